@@ -1,0 +1,1 @@
+"""Measures Holdfast beside its peers on one PostgreSQL, in one run: `python -m benchmarks`."""

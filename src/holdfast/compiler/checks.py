@@ -1,0 +1,48 @@
+"""All static checks of a graph at once: `check` never stops at the first problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.compiler.branches import check_branches
+from holdfast.compiler.diagnostics import Diagnostic, in_order, problem
+from holdfast.compiler.fields import VARIABLE_TYPES, check_fields
+from holdfast.compiler.graph import Graph, dump_graph, load_graph
+from holdfast.compiler.scopes import find_scopes
+from holdfast.compiler.sites import compile_site, find_sites
+from holdfast.compiler.structure import check_structure
+from holdfast.compiler.topology import read_topology
+from holdfast.errors import DefinitionError, ExpressionError
+
+
+def check(graph: Graph) -> tuple[Diagnostic, ...]:
+    """Every problem of the graph, sorted by place; empty if there is none."""
+    try:
+        graph = normalised(graph)
+    except DefinitionError as error:
+        return (problem(error.code, error.message, error.detail.get("place") or "graph"),)
+    return check_normalised(graph)
+
+
+def normalised(graph: Graph) -> Graph:
+    """The graph as it would come back from storage; a graph built in Python has not had its types checked before."""
+    return load_graph(dump_graph(graph))
+
+
+def check_normalised(graph: Graph) -> tuple[Diagnostic, ...]:
+    found = [*check_fields(graph), *_check_expressions(graph)]
+    topology = read_topology(graph)
+    found.extend(check_structure(graph, topology))
+    found.extend(check_branches(graph, topology, find_scopes(topology)))
+    return in_order(found)
+
+
+def _check_expressions(graph: Graph) -> Iterator[Diagnostic]:
+    # A variable whose type is unknown has a diagnostic of its own; here it must not hide other mistakes.
+    variables = {path: kind if kind in VARIABLE_TYPES else "any" for path, kind in graph.variables.items()}
+    for site in find_sites(graph):
+        try:
+            compile_site(site, variables, graph.policy)
+        except ExpressionError as error:
+            message = f"[{error.code}] {error.message}"
+            yield problem("BAD_EXPRESSION", message, f"{site.place}@{error.position}")

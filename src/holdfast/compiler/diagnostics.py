@@ -1,0 +1,78 @@
+"""What a check found: a stable code, a sentence, the place, and what to do about it.
+
+`RULES` is the whole list of codes; a code that is not in it cannot be reported, and docs/graph.md shows each one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+Severity = Literal["error", "warning"]
+
+
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    message: str
+    place: str  # "nodes.reserve.retry", "edges.e1.when@12", "policy.on_error"
+    severity: Severity = "error"
+    hint: str = ""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    hint: str
+    severity: Severity = "error"
+
+
+RULES: Final[dict[str, Rule]] = {
+    "GRAPH_INVALID": Rule("Compare the field with the reference in docs/graph.md."),
+    "GRAPH_FORMAT_UNSUPPORTED": Rule("Upgrade Holdfast, or write the definition in the supported format."),
+    "UNKNOWN_GRAPH_KIND": Rule("Use one of: saga, steps, machine, envelope, org_patch, effective."),
+    "BAD_VERSION": Rule("Versions are whole numbers from 1."),
+    "BAD_NAME": Rule("Use 1 to 200 visible characters; ids and the graph's name may not contain '@'."),
+    "BAD_VALUE": Rule("Keep to storable JSON; write integers above 2^53 and money as strings."),
+    "BAD_VARIABLE": Rule("Declare a dotted path with one of: number, string, boolean, list, object, time, any."),
+    "BAD_POLICY": Rule("The values each policy field takes are listed in docs/graph.md."),
+    "UNKNOWN_ON_TIMEOUT": Rule("Name a node of this graph, or leave on_timeout out."),
+    "DUPLICATE_NODE": Rule("Give each node an id of its own."),
+    "DUPLICATE_EDGE": Rule("Give each edge an id of its own."),
+    "UNKNOWN_KIND": Rule("docs/graph.md lists the node kinds."),
+    "UNKNOWN_ENTRY": Rule("Set entry to the id of the node where instances begin."),
+    "UNKNOWN_SOURCE": Rule("Correct the id, or add the node."),
+    "UNKNOWN_TARGET": Rule("Correct the id, or add the node."),
+    "UNREACHABLE_NODE": Rule("Lead an edge to it, or remove it."),
+    "NO_END": Rule("Lead every path to a node of kind end or terminal."),
+    "NO_WAY_ON": Rule("Add an edge that is taken on completed."),
+    "AUTOMATIC_CYCLE": Rule("Put a node that waits (work, rest, or a timer with a delay) into the cycle."),
+    "END_WITH_EDGES": Rule("Remove the edge, or use another kind of node."),
+    "END_IN_SCOPE": Rule("Join the branches first, or use a terminal, which ends all of them."),
+    "SPLIT_TOO_NARROW": Rule("Give the split two or more edges on completed, or use a node that does not split."),
+    "JOIN_WITHOUT_SPLIT": Rule("Put a split before the join, or remove the join."),
+    "JOIN_MISMATCH": Rule("Give each split one join of its own."),
+    "JUMP_INTO_SCOPE": Rule("Enter the branches only through their split."),
+    "NO_DEFAULT_EDGE": Rule("Add an edge without `when`: it is taken if no other holds."),
+    "BAD_EXPRESSION": Rule("docs/expressions.md describes the language and its limits."),
+    "MISSING_HANDLER": Rule("Name the handler, the operation or the effect in `handler`."),
+    "MISSING_CHILD": Rule("Name the flow to start in `child`."),
+    "MISSING_MODE": Rule("Set mode to all or any."),
+    "BAD_MODE": Rule("Set mode to all or any."),
+    "BAD_RETRY": Rule("calls from 1, delays from 0, backoff fixed, linear or exponential, jitter from 0 to 1."),
+    "BAD_DURATION": Rule("Durations are seconds: above 0 (delays: from 0) and at most 100 years."),
+    "BAD_PRIORITY": Rule("Use a whole number from 0 to 100; higher is sooner."),
+    "BAD_EDIT_WINDOW": Rule("Use editable, amend_only or locked."),
+    "TIMER_WITHOUT_TIME": Rule("Set delay or until."),
+    "TIMER_AMBIGUOUS": Rule("Keep delay or until, not both."),
+    "REST_WITHOUT_EVENT": Rule("Add an edge on the event it waits for, a wait, or a child."),
+    "TIMEOUT_EDGE_MISSING": Rule("Add an edge on timeout; without it the deadline is an error.", "warning"),
+    "SHARED_KEY_WRITTEN": Rule("Write different keys: of two branches the one that closes last wins.", "warning"),
+}
+
+
+def problem(code: str, message: str, place: str, severity: Severity | None = None) -> Diagnostic:
+    rule = RULES[code]
+    return Diagnostic(code=code, message=message, place=place, severity=severity or rule.severity, hint=rule.hint)
+
+
+def in_order(diagnostics: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(sorted(diagnostics, key=lambda each: (each.place, each.code, each.message)))

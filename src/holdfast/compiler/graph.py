@@ -1,0 +1,212 @@
+"""The one graph every front door compiles to: nodes with a behaviour, edges with `on`, `when`, `guard`, `priority`.
+
+The kernel knows a node only by its behaviour. A new node kind is a row in `KINDS`, never a class.
+Everything here is plain data: it loads from and saves to JSON without loss (`load_graph`, `dump_graph`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from holdfast.errors import DefinitionError
+
+GRAPH_FORMAT: Final = 1
+
+
+class Behaviour(StrEnum):
+    PASS = "pass"  # noqa: S105 — a behaviour, not a secret: decided at once, inside the core
+    WORK = "work"  # a handler runs outside any transaction
+    CALL = "call"  # a function runs inside the engine's transaction
+    REST = "rest"  # waits for a named event, a decision or a child
+    TIMER = "timer"  # waits for a moment
+    EMIT = "emit"  # writes an effect to the outbox
+    JOIN = "join"  # meets other tokens
+    END = "end"  # finishes
+
+
+KINDS: Final[dict[str, Behaviour]] = {
+    "start": Behaviour.PASS,
+    "condition": Behaviour.PASS,
+    "split": Behaviour.PASS,
+    "save_point": Behaviour.PASS,
+    "script": Behaviour.PASS,
+    "slot": Behaviour.PASS,
+    "task": Behaviour.WORK,
+    "action": Behaviour.CALL,
+    "lifecycle_gate": Behaviour.CALL,
+    "policy_gate": Behaviour.CALL,
+    "rule": Behaviour.CALL,
+    "state": Behaviour.REST,
+    "human": Behaviour.REST,
+    "approval": Behaviour.REST,
+    "wait_event": Behaviour.REST,
+    "sub_flow": Behaviour.REST,
+    "wait_timer": Behaviour.TIMER,
+    "webhook_out": Behaviour.EMIT,
+    "notification": Behaviour.EMIT,
+    "effect": Behaviour.EMIT,
+    "join": Behaviour.JOIN,
+    "end": Behaviour.END,  # ends its own token; a scope may hold several
+    "terminal": Behaviour.END,  # ends the whole instance: reaching it escapes every scope
+}
+
+BRANCHING: Final = frozenset({"condition", "rule", "lifecycle_gate"})  # kinds that must record chosen_edge_ids
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How often and when a handler is called again. `calls` counts all calls, the first included."""
+
+    calls: int = 1
+    delay: float = 0.0  # seconds before the second call
+    backoff: str = "fixed"  # fixed | linear | exponential
+    max_delay: float = 3600.0
+    jitter: float = 0.0  # share of the delay that is spread, 0 … 1; derived from ids, never random
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a rest node waits for beside the names on its edges: an event addressed by key."""
+
+    event: str
+    key: str | None = None  # an expression; its value addresses the wait
+    early: bool = False  # accept an event for this instance before the wait exists
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The flow a sub_flow node starts."""
+
+    flow: str
+    version: int | None = None  # None: the newest published one when the child starts
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    id: str
+    kind: str
+    handler: str | None = None  # work: handler · call: operation · emit: effect kind
+    queue: str | None = None  # work: who claims it; None: the workers that offer the handler
+    retry: Retry | None = None
+    timeout: float | None = None  # seconds per attempt: a retryable failure
+    deadline: float | None = None  # seconds for the whole visit: takes the `timeout` edge
+    idempotent: bool = True
+    priority: int = 50  # 0 … 100, higher is sooner
+    delay: float | None = None  # timer: seconds
+    until: str | None = None  # timer: an expression that gives a moment
+    wait: Wait | None = None  # rest: an event by name or key
+    child: Child | None = None  # rest: a sub-flow
+    mode: str | None = None  # join: all | any
+    awaits: bool = False  # emit: wait for the effect's receipt
+    input: dict[str, str] | None = None  # mapping: name → expression; None: the token's value
+    guard: str | None = None  # capability needed to act here
+    slot: str | None = None
+    edit_window: str | None = None  # editable | amend_only | locked
+    stable: bool = False  # a version drift here routes to the amendment
+    config: dict[str, Any] = {}  # what the kind needs beyond that; the kernel passes it through
+    metadata: dict[str, Any] = {}
+
+    @property
+    def behaviour(self) -> Behaviour:
+        return KINDS[self.kind]
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    id: str
+    source: str
+    target: str
+    on: str = "completed"  # completed | error | timeout are the engine's own; any other name is an event
+    when: str | None = None  # an expression; None: always
+    guard: str | None = None
+    priority: int = 0  # lower is tried first
+    label: str | None = None
+    provenance: str = "flow"  # 'envelope', a slot id, or the front door
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the front door decided for the whole graph."""
+
+    on_error: str = "fail"  # rollback | dlq | suspend | fail
+    on_cancel: str = "stop"  # rollback | stop
+    data: str = "value"  # value: an output replaces the token's value · context: it merges into the context
+    missing: str = "null"  # null | zero: what a missing number reads as in an ordering
+    chain_limit: int | None = None  # automatic steps since the last external signal
+    timeout: float | None = None  # seconds for the whole instance
+    on_timeout: str | None = None  # node the root token goes to when it expires
+
+
+class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A definition as the compiler takes it. `variables` declares the types of the paths expressions may read."""
+
+    name: str
+    entry: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    version: int = 1
+    kind: str = "saga"  # saga | steps | machine | envelope | org_patch | effective
+    policy: Policy = Policy()
+    variables: dict[str, str] = {}  # "input.amount": "number"; an undeclared namespace is refused
+    format: int = GRAPH_FORMAT
+
+
+def load_graph(data: bytes | str | dict[str, Any]) -> Graph:
+    """Read a graph from JSON text or from already decoded JSON; the place of the first misfit is in the error."""
+    return read_struct(data, Graph, "graph")
+
+
+def dump_graph(graph: Graph) -> dict[str, Any]:
+    """The graph as JSON data; what holds its default is left out."""
+    return dump_struct(graph, "graph")
+
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+def read_struct(data: bytes | str | dict[str, Any], model: type[StructT], noun: str) -> StructT:
+    """Read a versioned document: first its `format`, because an unknown one makes every other complaint misleading."""
+    try:
+        document: Any = msgspec.json.decode(data) if isinstance(data, bytes | str) else data
+        _require_format(document, noun)
+        return msgspec.convert(document, model)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise _misfit(error, noun) from error
+
+
+def dump_struct(value: msgspec.Struct, noun: str) -> dict[str, Any]:
+    try:
+        return cast(dict[str, Any], _with_lists(msgspec.to_builtins(value)))
+    except (TypeError, RecursionError) as error:
+        raise _misfit(error, noun) from error
+
+
+def _with_lists(value: Any) -> Any:
+    """Tuples as lists: what is dumped equals what comes back from JSON."""
+    if isinstance(value, dict):
+        return {key: _with_lists(item) for key, item in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [_with_lists(item) for item in cast(list[Any], value)]
+    return value
+
+
+def _require_format(document: Any, noun: str) -> None:
+    if not isinstance(document, dict):
+        return
+    found = cast(dict[str, Any], document).get("format", GRAPH_FORMAT)
+    if type(found) is not int or found != GRAPH_FORMAT:
+        raise DefinitionError(
+            f"The {noun} has format {found!r}, this release reads format {GRAPH_FORMAT}.",
+            code="GRAPH_FORMAT_UNSUPPORTED",
+            hint="Upgrade Holdfast, or write the definition in the supported format.",
+            place="format",
+        )
+
+
+def _misfit(error: Exception, noun: str) -> DefinitionError:
+    sentence, _, path = str(error).partition(" - at `")
+    place = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    where = f" at {place}" if place else ""
+    return DefinitionError(
+        f"The {noun} cannot be read{where}: {sentence}.",
+        code="GRAPH_INVALID",
+        hint="docs/graph.md lists every field with its type.",
+        place=place,
+    )

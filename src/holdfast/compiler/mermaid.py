@@ -1,0 +1,86 @@
+"""A graph as a Mermaid flowchart, for documentation and the console. Also draws a graph that does not compile."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.compiler.graph import BRANCHING, KINDS, Behaviour, Edge, Graph, Node
+
+Shape = tuple[str, str]
+
+SHAPES: Final[dict[Behaviour, Shape]] = {
+    Behaviour.PASS: ("(", ")"),
+    Behaviour.WORK: ("[", "]"),
+    Behaviour.CALL: ("[[", "]]"),
+    Behaviour.REST: ("([", "])"),
+    Behaviour.TIMER: ("((", "))"),
+    Behaviour.EMIT: ("[/", "/]"),
+    Behaviour.JOIN: ("[\\", "/]"),
+    Behaviour.END: ("(((", ")))"),
+}
+DECISION: Final[Shape] = ("{", "}")
+SPLIT: Final[Shape] = ("[/", "\\]")
+UNKNOWN: Final[Shape] = (">", "]")
+EXCEPTIONAL: Final = frozenset({"error", "timeout"})
+
+# Letters, digits and a few harmless signs stay readable; a dot or dash before a space would start a Markdown list.
+UNSAFE: Final = re.compile(r"[^\w .:\-]|[.\-](?=\s)")
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def to_mermaid(graph: Graph) -> str:
+    names = _names(graph)
+    lines = ["flowchart TD"]
+    lines.extend(f"    {line}" for line in _node_lines(graph, names))
+    if graph.entry in names:
+        lines.append(f"    entry(( )) --> {names[graph.entry]}")
+    lines.extend(f"    {_edge_line(edge, names)}" for edge in graph.edges)
+    return "\n".join(lines) + "\n"
+
+
+def _names(graph: Graph) -> dict[str, str]:
+    """Short drawing names: a user's ids may be words or signs that mean something to Mermaid."""
+    ends = (end for edge in graph.edges for end in (edge.source, edge.target))
+    ids = dict.fromkeys([*(node.id for node in graph.nodes), *ends])
+    return {id: f"n{number}" for number, id in enumerate(ids, 1)}
+
+
+def _node_lines(graph: Graph, names: dict[str, str]) -> Iterator[str]:
+    nodes = {node.id: node for node in reversed(graph.nodes)}
+    for id, name in names.items():
+        opening, closing = _shape(nodes.get(id))
+        kind = nodes[id].kind if id in nodes else "unknown node"
+        yield f'{name}{opening}"{_escaped(id)}<br/>{_escaped(kind)}"{closing}'
+
+
+def _shape(node: Node | None) -> Shape:
+    if node is None or node.kind not in KINDS:
+        return UNKNOWN
+    if node.kind in BRANCHING:
+        return DECISION
+    return SPLIT if node.kind == "split" else SHAPES[node.behaviour]
+
+
+def _edge_line(edge: Edge, names: dict[str, str]) -> str:
+    arrow = "-.->" if edge.on in EXCEPTIONAL else "-->"
+    label = _edge_label(edge)
+    shown = f'|"{_escaped(label)}"|' if label else ""
+    return f"{names[edge.source]} {arrow}{shown} {names[edge.target]}"
+
+
+def _edge_label(edge: Edge) -> str:
+    event = "" if edge.on == "completed" else edge.on
+    condition = f"[{edge.when}]" if edge.when is not None else ""
+    return edge.label or " ".join(part for part in (event, condition) if part)
+
+
+def _escaped(text: str) -> str:
+    return UNSAFE.sub(lambda match: _entity(match.group()), text)
+
+
+def _entity(character: str) -> str:
+    shown = REPLACEMENT if unicodedata.category(character).startswith("C") else character
+    return f"#{ord(shown)};"

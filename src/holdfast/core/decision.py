@@ -1,0 +1,196 @@
+"""What `decide` answers: data for the store to write and for the shell to act on, never an action itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core.signals import SYSTEM, Actor
+from holdfast.core.state import Instance
+from holdfast.core.status import StepStatus
+
+
+class Facts(msgspec.Struct, frozen=True, gc=False):
+    """The world as the shell saw it under the instance's lock."""
+
+    now: int
+    actor: Actor = SYSTEM
+    entity: Any = None
+    org: Any = None
+    idle: frozenset[str] = frozenset()  # paths whose dispatched work nobody has claimed (for a cancel)
+    answers: dict[bytes, bytes] = {}  # results of calls already run in this transaction, by step
+    inline_calls: bool = False  # this transaction may run calls
+
+
+class Opened(msgspec.Struct, frozen=True, gc=False):
+    """A new step row. One that is decided at once carries its end too."""
+
+    id: bytes
+    node: str
+    behaviour: str
+    path: str
+    hop: int
+    token: str
+    key: bytes
+    run: int
+    version: int
+    ordinal: int
+    cause: str
+    status: StepStatus
+    input: bytes | None
+    fence: int = 0
+    calls: int = 0
+    detail: bytes | None = None
+    kind: str = "forward"
+    closed: bool = False
+    chosen: bytes | None = None  # JSON list of edge ids
+    output: bytes | None = None
+    closing: bytes | None = None
+    error: bytes | None = None
+
+
+class Closed(msgspec.Struct, frozen=True, gc=False):
+    id: bytes
+    at: int
+    status: StepStatus
+    outcome: str
+    version: int
+    ordinal: int
+    chosen: bytes | None = None
+    output: bytes | None = None
+    error: bytes | None = None
+    closing: bytes | None = None
+
+
+class Retried(msgspec.Struct, frozen=True, gc=False):
+    """A step stays open for another call."""
+
+    id: bytes
+    at: int
+    calls: int
+    fence: int
+    error: bytes | None
+
+
+class Dispatch(msgspec.Struct, frozen=True, gc=False):
+    """Work to hand to a handler. `held` is the fence of the token's present work row, 0 when it has none."""
+
+    path: str
+    step: bytes
+    at: int
+    queue: str
+    node: str
+    fence: int
+    held: int
+    calls: int
+    input: bytes | None  # None: only the step row knows it, so a claim must bring it
+    priority: int
+    timeout: float | None = None
+    call: bool = False
+
+
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """A work row that ends. `fence` 0: end it whoever holds it."""
+
+    path: str
+    fence: int
+
+
+class Timer(msgspec.Struct, frozen=True, gc=False):
+    id: bytes
+    path: str
+    wait: str
+    purpose: str
+    due: int
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False):
+    id: bytes
+    step: bytes
+    token: str
+    type: str
+    payload: bytes
+    key: str
+    awaited: bool
+
+
+class KeyWait(msgspec.Struct, frozen=True, gc=False):
+    event: str
+    key: str
+    token: str
+    step: bytes
+
+
+class Child(msgspec.Struct, frozen=True, gc=False):
+    id: bytes
+    flow: str
+    version: int | None
+    input: bytes
+    token: str
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """A signal for another instance (a parent that waits, a child that must stop)."""
+
+    instance: bytes
+    id: bytes
+    kind: str
+    payload: bytes
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One line of the audit trail."""
+
+    version: int
+    ordinal: int
+    type: str
+    node: str | None
+    token: str | None
+    actor: str
+    detail: bytes | None = None
+
+
+class EarlyEvents(msgspec.Struct, frozen=True, gc=False):
+    """Need: events that came before this wait existed."""
+
+    token: str
+    step: bytes
+    event: str
+    key: str | None = None
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """Need: run this operation in the present transaction and answer with its result."""
+
+    step: bytes
+    path: str
+    node: str
+    operation: str
+    token: str
+    input: bytes
+    calls: int
+
+
+Need = EarlyEvents | Call
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    instance: Instance
+    opened: list[Opened]
+    closed: list[Closed]
+    events: list[Event]
+    dispatches: list[Dispatch]
+    released: list[Release]
+    retried: list[Retried]
+    timers: list[Timer]
+    timers_ended: list[bytes]
+    effects: list[Effect]
+    key_waits: list[KeyWait]
+    key_waits_ended: list[KeyWait]
+    children: list[Child]
+    outgoing: list[Outgoing]
+    superseded: list[tuple[bytes, int]]
+    keep: bool  # the event is early: it goes to the inbox
+    needs: list[Need]
+    error: bytes | None  # the instance's last error, if this decision brought one

@@ -1,0 +1,45 @@
+"""Derived identity: the same visit always has the same token, receipt and step id, whoever computes it and whenever."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from holdfast.core.moments import UNIX_OFFSET_MS
+
+FORWARD = "forward"
+
+
+def token_id(path: str, hop: int) -> str:
+    return f"{path}@{hop}"
+
+
+def receipt_key(instance: bytes, node: bytes, token: str, entity_version: int, kind: str, run: int) -> bytes:
+    """What makes one visit of one node unique (semantics: exactly-once)."""
+    return sha256(b"%b|%b|%b|%d|%b|%d" % (instance, node, token.encode(), entity_version, kind.encode(), run)).digest()
+
+
+def step_id(now: int, key: bytes, bucket: int) -> bytes:
+    """The shape of a UUIDv7: time first, so that index pages fill in order; bucket last, so that it names its shard."""
+    return b"%b%c%b%c%b%c" % (
+        (now // 1000 + UNIX_OFFSET_MS).to_bytes(6, "big"),
+        0x70 | key[0] & 0x0F,
+        key[1:2],
+        0x80 | key[2] & 0x3F,
+        key[3:9],
+        bucket,
+    )
+
+
+def derived_id(bucket: int, *parts: bytes) -> bytes:
+    """An id that follows from others: timers, children, effects, signals the engine makes itself."""
+    digest = sha256(b"|".join(parts)).digest()
+    return b"%b%c%b%c%b%c" % (digest[:6], 0x80 | digest[6] & 0x0F, digest[7:8], 0x80 | digest[8] & 0x3F, digest[9:15], bucket)
+
+
+def bucket_of(org: str, key: str) -> int:
+    return sha256(f"{org}\x1f{key}".encode()).digest()[0]
+
+
+def fraction(seed: bytes, ordinal: int) -> float:
+    """A number in [0, 1) that follows from an id: spreads retries without randomness."""
+    return int.from_bytes(sha256(b"%b|%d" % (seed, ordinal)).digest()[:4], "big") / 2**32

@@ -1,0 +1,121 @@
+"""A compiled graph made ready to run: edges grouped by event, expressions as closures, what repeats encoded once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.compiler.compiled import Compiled
+from holdfast.compiler.expressions import Expression, compile_expression
+from holdfast.compiler.graph import BRANCHING, Behaviour, Edge, Node, Policy, Retry
+
+ONE_CALL = Retry()
+CALL_QUEUE = "call:"  # calls are claimed by the workers that offer the operation, apart from handlers of that name
+
+
+class Way(msgspec.Struct, frozen=True, gc=False):
+    """An edge, ready to be chosen."""
+
+    id: str
+    target: str
+    when: Expression | None
+    guard: str | None
+    chosen: bytes  # what the step row records when this way alone is taken
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """A node, ready to be entered."""
+
+    id: str
+    id_bytes: bytes
+    node: Node
+    behaviour: Behaviour
+    depth: int
+    ways: dict[str, tuple[Way, ...]]
+    retry: Retry
+    queue: str
+    keeps_value: bool  # the token must carry its value: the output alone does not decide what comes next
+    branching: bool
+    is_split: bool
+    mapping: dict[str, Expression] | None
+    key: Expression | None
+    until: Expression | None
+
+
+class Program(msgspec.Struct, frozen=True, gc=False):
+    definition: bytes
+    name: str
+    version: int
+    hash: str
+    entry: str
+    places: dict[str, Place]
+    policy: Policy
+    merges: bool  # outputs merge into the context instead of replacing the token's value
+    join_modes: dict[str, str]  # split → mode of its join
+    joins: dict[str, str | None]  # split → its join
+    early: frozenset[str]  # events an instance may receive before it waits for them
+
+
+def link(compiled: Compiled, definition: bytes = b"") -> Program:
+    """Turn the stored artefact into something `decide` can walk."""
+    places = {node.id: _place(node, compiled) for node in compiled.nodes.values()}
+    return Program(
+        definition=definition,
+        name=compiled.name,
+        version=compiled.version,
+        hash=compiled.hash,
+        entry=compiled.entry,
+        places=places,
+        policy=compiled.policy,
+        merges=compiled.policy.data == "context",
+        join_modes={j.split: j.mode for j in compiled.joins.values()},
+        joins=dict(compiled.splits),
+        early=frozenset(n.wait.event for n in compiled.nodes.values() if n.wait and n.wait.early),
+    )
+
+
+def _place(node: Node, compiled: Compiled) -> Place:
+    behaviour = node.behaviour
+    ways = _ways([compiled.edges[e] for e in compiled.adjacency.get(node.id, ())], compiled)
+    return Place(
+        id=node.id,
+        id_bytes=node.id.encode(),
+        node=node,
+        behaviour=behaviour,
+        depth=compiled.depth[node.id],
+        ways=ways,
+        retry=(node.retry or ONE_CALL) if node.idempotent else ONE_CALL,
+        queue=_queue(node),
+        keeps_value=behaviour not in (Behaviour.WORK, Behaviour.CALL) or bool(ways.keys() - {"completed"}),
+        branching=node.kind in BRANCHING,
+        is_split=node.kind == "split",
+        mapping={k: _value(e, compiled) for k, e in node.input.items()} if node.input is not None else None,
+        key=_value(node.wait.key, compiled) if node.wait and node.wait.key else None,
+        until=_value(node.until, compiled) if node.until else None,
+    )
+
+
+def _queue(node: Node) -> str:
+    if node.behaviour is Behaviour.CALL:
+        return CALL_QUEUE + (node.queue or node.handler or "")
+    return node.queue or node.handler or ""
+
+
+def _ways(edges: list[Edge], compiled: Compiled) -> dict[str, tuple[Way, ...]]:
+    ways: dict[str, tuple[Way, ...]] = {}
+    for edge in edges:
+        when = _condition(edge.when, compiled) if edge.when else None
+        way = Way(edge.id, edge.target, when, edge.guard, msgspec.json.encode([edge.id]))
+        ways[edge.on] = (*ways.get(edge.on, ()), way)
+    return ways
+
+
+def _condition(text: str, compiled: Compiled) -> Expression:
+    return compile_expression(text, compiled.variables, missing=_missing(compiled))
+
+
+def _value(text: str, compiled: Compiled) -> Expression:
+    return compile_expression(text, compiled.variables, missing=_missing(compiled), result="any")
+
+
+def _missing(compiled: Compiled) -> str:
+    return compiled.policy.missing

@@ -1,0 +1,125 @@
+"""What is known about one instance: tokens, scopes, waits. A snapshot of it is stored with every commit.
+
+A token has a path and a hop; every move is hop + 1. A split at hop h of path p opens the scope `p/h` with the children
+`p/h.0`, `p/h.1` …; a join or an escape continues the parent at hop h + 1. So laps of a loop differ by hop and join
+membership is a matter of paths: nothing needs to be counted or remembered beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core.status import InstanceStatus, Phase
+
+SNAPSHOT_FORMAT = 1
+ROOT = "0"
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One thing a token waits for. `id` is the waiting token: a signal that brings another one is stale."""
+
+    id: str
+    kind: str  # timer | deadline | retry | event | child | receipt
+    event: str | None = None
+    key: str | None = None
+    due: int | None = None
+    ref: bytes | None = None  # child instance, effect or timer row
+
+
+class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One thread of execution. `at` is created_at of its step row and names the row's partition."""
+
+    hop: int
+    node: str
+    step: bytes = b""
+    at: int = 0
+    fence: int = 0
+    phase: Phase = Phase.WORKING
+    calls: int = 0
+    run: int = 0
+    last: str | None = None  # the last step before this one that was not a mere pass
+    waits: tuple[Wait, ...] = ()
+    value: msgspec.Raw | None = None  # only where the step row alone would not do
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a branch ended: at the join with a value, at an end, or failed."""
+
+    step: str | None = None
+    value: msgspec.Raw | None = None
+    outcome: str = "completed"  # completed | ended | failed
+
+
+class Scope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An open split: how wide it is and which branches are done, by index."""
+
+    split: str
+    parent: str
+    hop: int
+    width: int
+    done: dict[str, Arrival] = {}
+
+
+class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A timer that fell due while the instance was suspended."""
+
+    path: str
+    wait: str
+    purpose: str
+
+
+class Stopping(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The instance is being cancelled and waits for handlers that are still out."""
+
+    by: str | None = None
+    reason: str | None = None
+
+
+class State(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    tokens: dict[str, Token] = {}
+    scopes: dict[str, Scope] = {}
+    chain: int = 0
+    early: int = 0  # events kept in the inbox
+    parked: tuple[Parked, ...] = ()
+    stopping: Stopping | None = None
+
+
+class Instance(msgspec.Struct, frozen=True, gc=False):
+    id: bytes
+    org: str
+    definition: bytes
+    flow: str
+    flow_version: int
+    version: int
+    status: InstanceStatus
+    state: State
+    data: bytes  # the context, as JSON
+    reason: str | None = None
+    entity_version: int = 0
+    parent: bytes | None = None
+    parent_token: str | None = None
+    trace: str | None = None
+
+    @property
+    def bucket(self) -> int:
+        return self.id[15]
+
+
+EMPTY = State()
+
+encode_state = msgspec.json.Encoder().encode
+_decode_state = msgspec.json.Decoder(State).decode
+
+
+def decode_state(raw: bytes) -> State:
+    return _decode_state(raw)
+
+
+def token_view(state: State) -> dict[str, Any]:
+    """What replay must reproduce: leases, fences and timestamps left out."""
+    return {
+        path: (t.hop, t.node, t.step, str(t.phase), t.run, tuple(sorted((w.id, w.kind, w.event, w.key, w.due) for w in t.waits)))
+        for path, t in state.tokens.items()
+    }

@@ -1,0 +1,99 @@
+"""Every status and every legal move between them. Nothing else in the kernel knows what may follow what.
+
+The database guards the same tables by trigger, the diagrams in `docs/status.md` are drawn from them, and a test
+compares all three.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class InstanceStatus(StrEnum):
+    PENDING = "pending"  # stored, not yet decided upon
+    RUNNING = "running"
+    SUSPENDED = "suspended"  # parked with a reason; resume continues
+    DLQ = "dlq"  # a dead token waits for a person
+    ROLLING_BACK = "rolling_back"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ABORTED = "aborted"
+
+
+class StepStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING_DECISION = "waiting_decision"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    FAILED = "failed"
+    PAUSED = "paused"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    COMPENSATION = "compensation"
+    ROLLED_BACK = "rolled_back"
+    SUPERSEDED = "superseded"
+
+
+class Phase(StrEnum):
+    """What a live token does where it stands."""
+
+    WORKING = "working"  # its step is dispatched or being run
+    RETRYING = "retrying"  # waits for the next attempt
+    RESTING = "resting"  # waits for an event, a moment, a child or a receipt
+    HELD = "held"  # may not enter its node yet: suspended or at the chain limit
+    DEAD = "dead"  # its step failed for good; a resume runs it again
+    CANCELLING = "cancelling"  # its handler is still out; the result will be recorded, not followed
+
+
+_I, _S, _P = InstanceStatus, StepStatus, Phase
+
+TERMINAL: Final = frozenset({_I.COMPLETED, _I.FAILED, _I.CANCELLED, _I.ABORTED})
+
+_ENDS = {_I.COMPLETED, _I.FAILED, _I.CANCELLED, _I.ABORTED}
+
+INSTANCE_TRANSITIONS: Final[dict[InstanceStatus, frozenset[InstanceStatus]]] = {
+    _I.PENDING: frozenset({_I.RUNNING, _I.SUSPENDED, _I.DLQ, _I.ROLLING_BACK, *_ENDS}),
+    _I.RUNNING: frozenset({_I.SUSPENDED, _I.DLQ, _I.ROLLING_BACK, *_ENDS}),
+    _I.SUSPENDED: frozenset({_I.RUNNING, _I.DLQ, _I.ROLLING_BACK, *_ENDS}),
+    _I.DLQ: frozenset({_I.RUNNING, _I.SUSPENDED, _I.ROLLING_BACK, *_ENDS}),
+    _I.ROLLING_BACK: frozenset({_I.SUSPENDED, _I.FAILED, _I.CANCELLED, _I.ABORTED}),
+    _I.COMPLETED: frozenset(),
+    _I.FAILED: frozenset(),
+    _I.CANCELLED: frozenset(),
+    _I.ABORTED: frozenset(),
+}
+
+_CLOSES = {_S.COMPLETED, _S.CONFIRMED, _S.REJECTED, _S.FAILED, _S.PAUSED, _S.SKIPPED, _S.CANCELLED}
+
+STEP_TRANSITIONS: Final[dict[StepStatus, frozenset[StepStatus]]] = {
+    _S.PENDING: frozenset({_S.RUNNING, _S.WAITING, _S.WAITING_DECISION, *_CLOSES}),
+    _S.RUNNING: frozenset({_S.WAITING, _S.WAITING_DECISION, *_CLOSES}),
+    _S.WAITING_DECISION: frozenset(_CLOSES),
+    _S.WAITING: frozenset(_CLOSES),
+    _S.COMPLETED: frozenset({_S.COMPENSATION}),
+    _S.CONFIRMED: frozenset({_S.COMPENSATION}),
+    _S.REJECTED: frozenset(),
+    _S.FAILED: frozenset({_S.COMPENSATION, _S.SUPERSEDED}),
+    _S.PAUSED: frozenset({_S.SUPERSEDED}),
+    _S.SKIPPED: frozenset(),
+    _S.CANCELLED: frozenset(),
+    _S.COMPENSATION: frozenset({_S.ROLLED_BACK, _S.FAILED}),
+    _S.ROLLED_BACK: frozenset(),
+    _S.SUPERSEDED: frozenset(),
+}
+
+OPEN_STEP: Final = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.WAITING_DECISION})
+
+PHASE_TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+    _P.WORKING: frozenset({_P.RETRYING, _P.DEAD, _P.CANCELLING}),
+    _P.RETRYING: frozenset({_P.WORKING, _P.DEAD}),
+    _P.RESTING: frozenset({_P.DEAD}),
+    _P.HELD: frozenset({_P.WORKING, _P.RESTING}),
+    _P.DEAD: frozenset({_P.WORKING, _P.RESTING}),
+    _P.CANCELLING: frozenset(),
+}

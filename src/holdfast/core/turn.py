@@ -1,0 +1,335 @@
+"""A decision in the making: the one mutable thing in the kernel, born in `decide` and gone when it returns.
+
+It collects rows, keeps the numbering within the decision and offers the small verbs every behaviour shares: open a
+step, close it, note an event, set a timer, read the data. What to do when is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.compiler.expressions import Expression
+from holdfast.core.decision import (
+    Call,
+    Child,
+    Closed,
+    Decision,
+    Dispatch,
+    EarlyEvents,
+    Effect,
+    Event,
+    Facts,
+    KeyWait,
+    Opened,
+    Outgoing,
+    Release,
+    Retried,
+    Timer,
+)
+from holdfast.core.ids import FORWARD, derived_id, receipt_key, step_id, token_id
+from holdfast.core.moments import to_iso
+from holdfast.core.program import Place, Program
+from holdfast.core.state import Instance, Parked, State, Stopping, Token, Wait
+from holdfast.core.status import TERMINAL, InstanceStatus, StepStatus
+
+encode = msgspec.json.encode
+decode = msgspec.json.decode
+
+
+class Move(NamedTuple):
+    """A token on its way into a node. `held` is the fence of the work row it brings along, 0 for none."""
+
+    path: str
+    hop: int
+    node: str
+    raw: bytes
+    held: int = 0
+    last: str | None = None
+    cause: str = "moved"
+    run: int = 0
+
+
+class Turn:
+    __slots__ = (
+        "actor",
+        "chain",
+        "children",
+        "closed",
+        "context",
+        "dispatches",
+        "early",
+        "effects",
+        "error",
+        "events",
+        "facts",
+        "instance",
+        "keep",
+        "key_waits",
+        "key_waits_ended",
+        "moves",
+        "needs",
+        "now",
+        "opened",
+        "outgoing",
+        "parked",
+        "program",
+        "reason",
+        "released",
+        "result",
+        "retried",
+        "scopes",
+        "seq",
+        "status",
+        "stopping",
+        "superseded",
+        "timers",
+        "timers_ended",
+        "tokens",
+        "version",
+    )
+
+    def __init__(self, program: Program, instance: Instance, facts: Facts) -> None:
+        state = instance.state
+        self.program = program
+        self.instance = instance
+        self.facts = facts
+        self.now = facts.now
+        self.actor = facts.actor.id
+        self.version = instance.version + 1
+        self.seq = 0
+        self.status = instance.status
+        self.reason = instance.reason
+        self.tokens = dict(state.tokens)
+        self.scopes = dict(state.scopes) if state.scopes else state.scopes
+        self.chain = state.chain
+        self.early = state.early
+        self.parked = state.parked
+        self.stopping: Stopping | None = state.stopping
+        self.context = instance.data
+        self.result: bytes | None = None
+        self.error: bytes | None = None
+        self.keep = False
+        self.moves: list[Move] = []
+        self.opened: list[Opened] = []
+        self.closed: list[Closed] = []
+        self.events: list[Event] = []
+        self.dispatches: list[Dispatch] = []
+        self.released: list[Release] = []
+        self.retried: list[Retried] = []
+        self.timers: list[Timer] = []
+        self.timers_ended: list[bytes] = []
+        self.effects: list[Effect] = []
+        self.key_waits: list[KeyWait] = []
+        self.key_waits_ended: list[KeyWait] = []
+        self.children: list[Child] = []
+        self.outgoing: list[Outgoing] = []
+        self.superseded: list[tuple[bytes, int]] = []
+        self.needs: list[EarlyEvents | Call] = []
+
+    # --- rows ---------------------------------------------------------------------------------------------------
+
+    def note(self, type: str, node: str | None = None, token: str | None = None, detail: Any = None) -> None:
+        self.events.append(
+            Event(self.version, self.seq, type, node, token, self.actor, None if detail is None else encode(detail))
+        )
+        self.seq += 1
+
+    def open(
+        self,
+        place: Place,
+        move: Move,
+        status: StepStatus,
+        *,
+        path: str | None = None,
+        hop: int | None = None,
+        input: bytes | None = None,
+        detail: Any = None,
+        fence: int = 0,
+        calls: int = 0,
+    ) -> Opened:
+        """A step that stays open: the token stands on it until something closes it."""
+        at_path = move.path if path is None else path
+        at_hop = move.hop if hop is None else hop
+        token = token_id(at_path, at_hop)
+        instance = self.instance
+        key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, FORWARD, move.run)
+        step = Opened(
+            step_id(self.now, key, instance.id[15]),
+            place.id,
+            place.behaviour,
+            at_path,
+            at_hop,
+            token,
+            key,
+            move.run,
+            self.version,
+            self.seq,
+            move.cause,
+            status,
+            input,
+            fence,
+            calls,
+            None if detail is None else encode(detail),
+        )
+        self.opened.append(step)
+        self.seq += 1
+        return step
+
+    def pass_through(
+        self,
+        place: Place,
+        move: Move,
+        *,
+        chosen: bytes,
+        output: bytes | None = None,
+        detail: Any = None,
+        closing: bytes | None = None,
+        status: StepStatus = StepStatus.COMPLETED,
+        error: bytes | None = None,
+        path: str | None = None,
+        hop: int | None = None,
+    ) -> Opened:
+        """A step that is over as soon as it is written."""
+        step = self.open(place, move, status, path=path, hop=hop, input=move.raw, detail=detail)
+        done = msgspec.structs.replace(
+            step, closed=True, chosen=chosen, output=output, closing=closing, error=error
+        )
+        self.opened[-1] = done
+        return done
+
+    def close(
+        self,
+        token: Token,
+        status: StepStatus,
+        outcome: str,
+        *,
+        chosen: bytes | None = None,
+        output: bytes | None = None,
+        error: bytes | None = None,
+        closing: bytes | None = None,
+    ) -> None:
+        self.closed.append(
+            Closed(token.step, token.at, status, outcome, self.version, self.seq, chosen, output, error, closing)
+        )
+        self.seq += 1
+
+    # --- waits --------------------------------------------------------------------------------------------------
+
+    def timer(self, path: str, wait: str, purpose: str, due: int) -> Wait:
+        id = derived_id(self.instance.id[15], self.instance.id, wait.encode())
+        self.timers.append(Timer(id, path, wait, purpose, due))
+        return Wait(wait, purpose, due=due, ref=id)
+
+    def end_waits(self, path: str, token: Token, *, but: str | None = None) -> None:
+        """Whatever the token still waited for is void; correctness never depends on the rows being gone."""
+        for wait in token.waits:
+            if wait.id == but:
+                continue
+            if wait.kind in ("timer", "deadline", "retry") and wait.ref is not None:
+                self.timers_ended.append(wait.ref)
+            elif wait.kind == "event" and wait.event is not None and wait.key is not None:
+                self.key_waits_ended.append(KeyWait(wait.event, wait.key, token_id(path, token.hop), token.step))
+
+    # --- data ---------------------------------------------------------------------------------------------------
+
+    def scope(self, raw: bytes) -> dict[str, Any]:
+        """The namespaces an expression may read at this moment."""
+        context = decode(self.context)
+        return {
+            "input": decode(raw),
+            "context": context,
+            "workflow": context,
+            "entity": self.facts.entity,
+            "actor": {"id": self.actor, "user_id": self.actor, "capabilities": list(self.facts.actor.capabilities)},
+            "org": self.facts.org,
+            "now": to_iso(self.now),
+        }
+
+    def input_for(self, place: Place, raw: bytes) -> bytes:
+        """What a node gets: its mapping if it has one, else the context or the token's value, as the front door has it."""
+        if place.mapping is not None:
+            return self.evaluate_all(place.mapping, raw)
+        return self.context if self.program.merges else raw
+
+    def evaluate_all(self, mapping: dict[str, Expression], raw: bytes) -> bytes:
+        scope = self.scope(raw)
+        return encode({name: expression.evaluate(scope) for name, expression in mapping.items()})
+
+    def take_output(self, raw: bytes) -> None:
+        """In a graph of steps an output that is an object merges into the context, key by key."""
+        if not self.program.merges:
+            return
+        output = decode(raw)
+        if isinstance(output, dict) and output:
+            self.context = encode({**decode(self.context), **output})
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def finish(self) -> Decision:
+        self._settle()
+        before = self.instance
+        after = Instance(
+            before.id,
+            before.org,
+            before.definition,
+            before.flow,
+            before.flow_version,
+            self.version,
+            self.status,
+            State(self.tokens, self.scopes, self.chain, self.early, self.parked, self.stopping),
+            self.context,
+            self.reason,
+            before.entity_version,
+            before.parent,
+            before.parent_token,
+            before.trace,
+        )
+        return Decision(
+            after,
+            self.opened,
+            self.closed,
+            self.events,
+            self.dispatches,
+            self.released,
+            self.retried,
+            self.timers,
+            self.timers_ended,
+            self.effects,
+            self.key_waits,
+            self.key_waits_ended,
+            self.children,
+            self.outgoing,
+            self.superseded,
+            self.keep,
+            self.needs,
+            self.error,
+        )
+
+    def _settle(self) -> None:
+        """An instance is complete when no live token is left; a parent that waits is told how it ended."""
+        if self.tokens or self.scopes:
+            return
+        if self.status not in TERMINAL:
+            if self.stopping is not None:
+                self.status, self.reason = InstanceStatus.CANCELLED, self.stopping.reason
+            else:
+                self.status, self.reason = InstanceStatus.COMPLETED, None
+                if self.result is not None and not self.program.merges:
+                    self.context = self.result
+            self.note(f"instance_{self.status}")
+        self.stopping, self.parked, self.chain, self.early = None, (), 0, 0
+        if self.instance.parent is not None:
+            self._tell_parent(self.instance.parent)
+
+    def _tell_parent(self, parent: bytes) -> None:
+        before = self.instance
+        payload = {
+            "token": before.parent_token,
+            "status": self.status,
+            "output": msgspec.Raw(self.context),
+            "error": None if self.error is None else msgspec.Raw(self.error),
+        }
+        signal = derived_id(parent[15], parent, before.id, b"finished")
+        self.outgoing.append(Outgoing(parent, signal, "child_finished", encode(payload)))

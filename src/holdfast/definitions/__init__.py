@@ -1,0 +1,1 @@
+"""What a person writes, as plain values: nothing here knows the kernel."""

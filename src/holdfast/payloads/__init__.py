@@ -1,0 +1,6 @@
+"""Strict JSON at every edge: `encode` and `decode` what is stored, `canonical` and `hash_json` what is compared."""
+
+from holdfast.payloads.encoding import MAX_BYTES, WARN_BYTES, canonical, decode, encode, hash_json, is_large
+from holdfast.payloads.plain import MAX_DEPTH
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "WARN_BYTES", "canonical", "decode", "encode", "hash_json", "is_large"]

@@ -1,0 +1,171 @@
+"""The one strict JSON edge: what may be stored, and the bytes it becomes.
+
+PostgreSQL's jsonb, RFC 8785 and Python disagree on what JSON is. Whatever passes here is safe for all three:
+finite numbers, 64-bit integers, text keys, no NUL, no lone surrogates, bounded depth and size.
+
+Speed: msgspec writes bytes quickly but leniently (NaN becomes null, integer keys become text). So the happy path
+encodes, reads back and compares, all in C: bytes that read back equal lost nothing. Only a value that fails this,
+or whose bytes look suspicious, is walked in Python; the walk converts what has a JSON form and names what has none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Final, NoReturn
+
+import msgspec
+import rfc8785
+
+from holdfast.errors import PayloadError
+from holdfast.payloads.plain import HASHED_INTEGERS, MAX_DEPTH, check
+
+WARN_BYTES: Final = 256 * 1024
+MAX_BYTES: Final = 2 * 1024 * 1024
+
+_encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+_encode_sorted: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(order="deterministic").encode
+_decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
+
+_SHAPE: Final = bytes.maketrans(b"123456789{}", b"000000000[]")
+_LONG_INTEGER: Final = b"0" * 19
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]'))
+_QUOTED: Final = re.compile(rb'"[^"]*"')
+# Floats, escapes and large integers are spelled differently by RFC 8785 and msgspec.
+_SPELLED_DIFFERENTLY: Final = re.compile(rb"[0-9][.e]|\\u|[0-9]{16}")
+
+
+def encode(value: Any, place: str) -> bytes:
+    """Compact JSON of `value`, or a PayloadError that names `place` and the path inside the value."""
+    try:
+        data = _encode(value)
+        if len(data) <= MAX_BYTES and not _suspicious(data) and (_decode(data) == value) is True:
+            return data
+    except Exception:  # noqa: S110  # whatever it was, the walk finds it and can say where it is
+        pass
+    data = _encode(check(value, place))
+    _check_size(len(data), place)
+    return data
+
+
+def decode(data: bytes | str, place: str) -> Any:
+    """The value of JSON that came from outside; refuses exactly what `encode` refuses, and repeated keys."""
+    raw = _utf8(data, place)
+    _check_size(len(raw), place)
+    try:
+        value = _decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_json(raw, place, str(error))
+    if _suspicious(raw):
+        check(value, place)
+    # Reading keeps the last of two equal keys, so a repeated key loses its colon on the way back.
+    if raw.count(b":") != _encode(value).count(b":") or b"\\u003" in raw:
+        _refuse_repeated_keys(raw, place)
+    return value
+
+
+def canonical(value: Any, place: str = "The hashed content") -> bytes:
+    """RFC 8785 bytes: equal values give equal bytes whatever the order of their keys."""
+    try:
+        data = _encode_sorted(value)
+        same_spelling = data.isascii() and not _SPELLED_DIFFERENTLY.search(data)
+        if same_spelling and not _suspicious(data) and (_decode(data) == value) is True:
+            return data
+    except Exception:  # noqa: S110  # whatever it was, the walk finds it and can say where it is
+        pass
+    return rfc8785.dumps(check(value, place, HASHED_INTEGERS))
+
+
+def hash_json(value: Any, place: str = "The hashed content") -> str:
+    return sha256(canonical(value, place)).hexdigest()
+
+
+def is_large(data: bytes) -> bool:
+    """Worth a warning: storable, but every commit that rewrites it pays for it."""
+    return len(data) > WARN_BYTES
+
+
+def _suspicious(data: bytes) -> bool:
+    """Whether the bytes may hold NUL, an integer beyond 64 bits or too many levels. Never false when they do."""
+    if b"\\u0000" in data:
+        return True
+    shape = data.translate(_SHAPE)
+    return _LONG_INTEGER in shape or (shape.count(b"[") > MAX_DEPTH and _is_deep(shape))
+
+
+def _is_deep(shape: bytes) -> bool:
+    """Depth by peeling: drop strings, then remove the innermost pair of brackets once per level."""
+    unescaped = shape.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = _QUOTED.sub(b"", unescaped.translate(None, _NOT_STRUCTURE).replace(b'""', b""))
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"[]", b"")
+        if not brackets:
+            return False
+    return True
+
+
+def _check_size(size: int, place: str) -> None:
+    if size > MAX_BYTES:
+        raise PayloadError(
+            f"{place} is {size} bytes of JSON; at most {MAX_BYTES} can be stored.",
+            code="PAYLOAD_TOO_LARGE",
+            hint="Store the content elsewhere and pass a reference to it.",
+            place=place,
+            size=size,
+        )
+
+
+def _utf8(data: bytes | str, place: str) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    try:
+        return data.encode()
+    except UnicodeEncodeError:
+        check(data, place)
+        raise
+
+
+def _refuse_json(raw: bytes, place: str, problem: str) -> NoReturn:
+    """Say why: the lenient parser of the standard library reads NaN and half characters, the walk then names them."""
+    try:
+        check(json.loads(raw.decode(), parse_int=_bounded_integer), place)
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} is not UTF-8"
+    except RecursionError:
+        raise PayloadError(
+            f"{place} is nested deeper than {MAX_DEPTH} levels.",
+            code="PAYLOAD_TOO_DEEP",
+            hint="Flatten it.",
+            place=place,
+        ) from None
+    raise PayloadError(
+        f"{place} is not JSON: {problem}.",
+        code="PAYLOAD_NOT_JSON",
+        hint="Send one JSON document in UTF-8.",
+        place=place,
+    )
+
+
+def _bounded_integer(digits: str) -> int:
+    # Python refuses to read thousands of digits; any integer that long is out of range all the same.
+    return int(digits[:100])
+
+
+def _refuse_repeated_keys(raw: bytes, place: str) -> None:
+    def pairs(members: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for key, _ in members:
+            if key in seen:
+                raise PayloadError(
+                    f"{place} is ambiguous: the key {ascii(key)[:40]} is repeated in one object.",
+                    code="PAYLOAD_DUPLICATE_KEY",
+                    hint="Send each key once.",
+                    place=place,
+                )
+            seen.add(key)
+
+    json.loads(raw, object_pairs_hook=pairs)

@@ -1,0 +1,366 @@
+-- Every table of the kernel, its keys and its indexes.
+-- The bucket stands last in every key: leading, it would give each index 256 insertion points.
+-- No foreign keys between hot tables: they lock rows outside the written lock order.
+-- Lengths are counted in bytes, so that the longest legal key still fits into an index page.
+
+create schema if not exists holdfast;
+
+create table holdfast.schema_version (
+    number int primary key,
+    name text not null,
+    checksum text not null,
+    applied_at timestamptz not null default clock_timestamp()
+);
+
+create table holdfast.definitions (
+    id uuid primary key,
+    org_id text not null check (octet_length(org_id) between 1 and 200),
+    kind text not null check (kind in ('saga', 'steps', 'machine', 'envelope', 'org_patch', 'effective')),
+    name text not null check (octet_length(name) between 1 and 200),
+    version int not null check (version > 0),
+    entity_type text check (octet_length(entity_type) between 1 and 200),
+    status text not null default 'draft' check (status in ('draft', 'published', 'archived')),
+    is_default boolean not null default false,
+    source jsonb,
+    nodes jsonb,
+    edges jsonb,
+    slots jsonb,
+    base_ref jsonb,
+    patches jsonb,
+    compiled jsonb,
+    hash text,
+    compiler_version text,
+    created_by text,
+    created_at timestamptz not null,
+    published_at timestamptz,
+    unique (org_id, kind, name, version),
+    constraint definitions_executable check (
+        kind not in ('saga', 'steps', 'machine', 'effective') or status = 'draft'
+        or (compiled is not null and hash <> '' and compiler_version <> '' and nodes is not null and edges is not null
+            and hash is not null and compiler_version is not null)
+    ),
+    constraint definitions_envelope check (
+        kind <> 'envelope'
+        or (is_default and nodes is not null and edges is not null and slots is not null and patches is null)
+    ),
+    constraint definitions_org_patch check (
+        kind <> 'org_patch'
+        or (not is_default and patches is not null and base_ref is not null and nodes is null and edges is null)
+    ),
+    constraint definitions_entity check (
+        kind not in ('envelope', 'org_patch', 'effective') or entity_type is not null
+    ),
+    constraint definitions_published check ((published_at is null) = (status = 'draft'))
+);
+create index definitions_by_entity on holdfast.definitions (org_id, entity_type, status) where entity_type is not null;
+
+-- The projection and the runtime snapshot. `data` is apart from `state` because it changes less often.
+create table holdfast.instances (
+    id uuid not null,
+    bucket smallint not null,
+    org_id text not null,
+    definition_id uuid not null,
+    flow text not null,
+    flow_version int not null,
+    status text not null,
+    reason text,
+    version bigint not null,
+    state jsonb not null,
+    snapshot_format smallint not null default 1,
+    data jsonb not null,
+    input jsonb not null,
+    idempotency_key text,
+    business_key text,
+    entity_type text,
+    entity_id text,
+    entity_version bigint not null default 0,
+    attributes jsonb,
+    parent_id uuid,
+    parent_token text,
+    waiting_kind text,
+    waiting_until timestamptz,
+    last_error jsonb,
+    last_by uuid,
+    trace text,
+    created_by text,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    completed_at timestamptz,
+    primary key (id, bucket),
+    constraint instances_status check (status in (
+        'pending', 'running', 'suspended', 'dlq', 'rolling_back', 'completed', 'failed', 'cancelled', 'aborted')),
+    constraint instances_completed check (
+        (completed_at is not null) = (status in ('completed', 'failed', 'cancelled', 'aborted'))),
+    constraint instances_bucket check (bucket = get_byte(uuid_send(id), 15)),
+    constraint instances_names check (
+        octet_length(org_id) between 1 and 200
+        and octet_length(flow) between 1 and 200
+        and (idempotency_key is null or octet_length(idempotency_key) between 1 and 500)
+        and (business_key is null or octet_length(business_key) between 1 and 500)
+        and (entity_type is null or octet_length(entity_type) between 1 and 200)
+        and (entity_id is null or octet_length(entity_id) between 1 and 500)),
+    constraint instances_entity check ((entity_type is null) = (entity_id is null)),
+    constraint instances_parent check ((parent_id is null) = (parent_token is null))
+) with (fillfactor = 50);
+create unique index instances_idempotency on holdfast.instances (org_id, flow, idempotency_key, bucket)
+    where idempotency_key is not null;
+create unique index instances_active_entity on holdfast.instances (org_id, entity_type, entity_id, bucket)
+    where entity_id is not null and status not in ('completed', 'failed', 'cancelled', 'aborted');
+create index instances_by_flow on holdfast.instances (org_id, flow, id);
+create index instances_by_status on holdfast.instances (org_id, status, id) where status <> 'completed';
+create index instances_by_parent on holdfast.instances (parent_id) where parent_id is not null;
+create index instances_by_business_key on holdfast.instances (org_id, business_key) where business_key is not null;
+
+-- The source of truth: one row per visit of a node. Its one index serves the key, the history and the close.
+create table holdfast.steps (
+    instance_id uuid not null,
+    bucket smallint not null,
+    created_at timestamptz not null,
+    id uuid not null,
+    org_id text not null,
+    node text not null,
+    behaviour text not null,
+    path text not null,
+    hop int not null,
+    kind text not null,
+    run smallint not null,
+    entity_version bigint not null,
+    receipt_key bytea not null,
+    opened_version bigint not null,
+    opened_ordinal smallint not null,
+    opened_by text,
+    cause text not null,
+    status text not null,
+    outcome text,
+    chosen_edge_ids jsonb,
+    input jsonb,
+    output jsonb,
+    error jsonb,
+    detail jsonb,
+    closing jsonb,
+    calls int not null default 0,
+    fence bigint not null default 0,
+    closed_version bigint,
+    closed_ordinal smallint,
+    closed_at timestamptz,
+    closed_by text,
+    primary key (instance_id, created_at, id, bucket),
+    constraint steps_kind check (kind in ('forward', 'compensate', 'control')),
+    constraint steps_status check (status in (
+        'pending', 'running', 'waiting_decision', 'waiting', 'completed', 'confirmed', 'rejected', 'failed', 'paused',
+        'skipped', 'cancelled', 'compensation', 'rolled_back', 'superseded'))
+) partition by range (created_at);
+
+-- Outside the partitions, because only a key without the month can be unique over all months.
+create table holdfast.step_receipts (
+    instance_id uuid not null,
+    token text not null,
+    kind text not null,
+    run smallint not null,
+    bucket smallint not null,
+    org_id text not null,
+    key bytea not null,
+    step_id uuid not null,
+    created_at timestamptz not null,
+    primary key (instance_id, token, kind, run, bucket)
+);
+
+create table holdfast.outbox_receipts (
+    instance_id uuid not null,
+    source text not null,
+    key text not null,
+    bucket smallint not null,
+    org_id text not null,
+    hash bytea,
+    created_at timestamptz not null,
+    primary key (instance_id, source, key, bucket)
+);
+
+-- Hand-off updates the token's row in place: no indexed column changes, and the fence lives as long as the token.
+create table holdfast.work (
+    instance_id uuid not null,
+    path text not null,
+    bucket smallint not null,
+    org_id text not null,
+    step_id uuid not null,
+    step_created_at timestamptz not null,
+    queue text not null,
+    worker uuid,
+    fence bigint not null,
+    ripe_at timestamptz not null,
+    deadline_at timestamptz,
+    primary key (instance_id, path, bucket)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+create index work_ready on holdfast.work (queue, ripe_at) where worker is null;
+create index work_owner on holdfast.work (worker) where worker is not null;
+create index work_deadline on holdfast.work (deadline_at) where deadline_at is not null and worker is not null;
+
+-- Ready signals only: what is due later waits in timers, what came early waits in the inbox.
+create table holdfast.signals (
+    instance_id uuid not null,
+    id uuid not null,
+    bucket smallint not null,
+    org_id text not null,
+    kind text not null,
+    payload jsonb not null default '{}',
+    ripe_at timestamptz not null,
+    attempts smallint not null default 0,
+    error text,
+    trace text,
+    primary key (instance_id, id, bucket)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+create index signals_ready on holdfast.signals (ripe_at);
+
+create table holdfast.inbox (
+    instance_id uuid not null,
+    id uuid not null,
+    bucket smallint not null,
+    org_id text not null,
+    event text not null,
+    payload jsonb,
+    actor jsonb,
+    created_at timestamptz not null,
+    expires_at timestamptz not null,
+    primary key (instance_id, id, bucket)
+);
+create index inbox_expiry on holdfast.inbox (expires_at);
+
+-- The row whose lock serialises the sender of a keyed event with the commit that opens a wait for it.
+create table holdfast.event_keys (
+    org_id text not null,
+    event text not null,
+    key text not null,
+    bucket smallint not null,
+    primary key (org_id, event, key, bucket),
+    constraint event_keys_names check (
+        octet_length(event) between 1 and 200 and octet_length(key) between 1 and 500)
+);
+
+create table holdfast.key_events (
+    org_id text not null,
+    event text not null,
+    key text not null,
+    id uuid not null,
+    bucket smallint not null,
+    payload jsonb,
+    actor jsonb,
+    created_at timestamptz not null,
+    expires_at timestamptz not null,
+    primary key (org_id, event, key, id, bucket)
+);
+create index key_events_expiry on holdfast.key_events (expires_at);
+
+create table holdfast.key_waits (
+    org_id text not null,
+    event text not null,
+    key text not null,
+    instance_id uuid not null,
+    token text not null,
+    bucket smallint not null,
+    instance_bucket smallint not null,
+    step_id uuid not null,
+    created_at timestamptz not null,
+    primary key (org_id, event, key, instance_id, token, bucket)
+);
+create index key_waits_by_instance on holdfast.key_waits (instance_id);
+
+create table holdfast.timers (
+    instance_id uuid not null,
+    id uuid not null,
+    bucket smallint not null,
+    org_id text not null,
+    purpose text not null,
+    wait text not null,
+    payload jsonb,
+    due_at timestamptz not null,
+    created_at timestamptz not null,
+    primary key (instance_id, id, bucket)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+create index timers_due on holdfast.timers (due_at);
+
+create table holdfast.dead_letters (
+    id uuid not null,
+    bucket smallint not null,
+    org_id text not null,
+    instance_id uuid not null,
+    source text not null,
+    envelope jsonb not null,
+    reason text not null,
+    error jsonb,
+    attempts int not null default 0,
+    worker uuid,
+    created_at timestamptz not null,
+    resolved_at timestamptz,
+    resolution text,
+    resolved_by text,
+    primary key (id, bucket),
+    constraint dead_letters_resolution check ((resolved_at is null) = (resolution is null))
+);
+create index dead_letters_open on holdfast.dead_letters (org_id, id) where resolved_at is null;
+create index dead_letters_by_instance on holdfast.dead_letters (instance_id);
+
+create table holdfast.effects (
+    instance_id uuid not null,
+    bucket smallint not null,
+    created_at timestamptz not null,
+    id uuid not null,
+    org_id text not null,
+    step_id uuid not null,
+    step_created_at timestamptz not null,
+    token text not null,
+    effect_type text not null,
+    payload jsonb not null,
+    key text not null,
+    awaited boolean not null,
+    status text not null default 'pending',
+    attempts int not null default 0,
+    max_attempts int not null,
+    next_attempt_at timestamptz not null,
+    worker uuid,
+    fence bigint not null default 0,
+    evidence jsonb,
+    error jsonb,
+    trace text,
+    completed_at timestamptz,
+    primary key (instance_id, created_at, id, bucket),
+    constraint effects_status check (status in ('pending', 'processing', 'completed', 'failed', 'dead_letter')),
+    constraint effects_completed check (completed_at is null or status in ('completed', 'dead_letter'))
+) partition by range (created_at);
+create index effects_ready on holdfast.effects (next_attempt_at) where status in ('pending', 'failed');
+
+create table holdfast.events (
+    instance_id uuid not null,
+    bucket smallint not null,
+    created_at timestamptz not null,
+    version bigint not null,
+    ordinal smallint not null,
+    org_id text not null,
+    type text not null,
+    node text,
+    token text,
+    actor text,
+    detail jsonb,
+    primary key (instance_id, created_at, version, ordinal, bucket)
+) partition by range (created_at);
+
+-- One row per process start; a dead incarnation is never revived.
+create table holdfast.workers (
+    id uuid primary key,
+    host text not null,
+    pid int not null,
+    version text not null,
+    queues text[] not null,
+    started_at timestamptz not null,
+    lease_until timestamptz not null,
+    stopped_at timestamptz
+);
+
+-- Which login may act for which organisation when it calls the SQL functions.
+create table holdfast.tenant_grants (
+    role_name text not null,
+    org_id text not null,
+    primary key (role_name, org_id)
+);
