@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def measure(command: tuple[str, ...], task: dict[str, Any], *, timeout: float = 
 
 
 @contextmanager
-def begin(command: tuple[str, ...], task: dict[str, Any]) -> Iterator[Child]:
+def begin(command: tuple[str, ...], task: dict[str, Any]) -> Generator[Child]:
     child = Child(command, task)
     try:
         yield child
@@ -67,25 +67,31 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
-    def hear(self) -> dict[str, Any]:
+    def hear(self, timeout: float = 60) -> dict[str, Any]:
         """The next JSON line; text that is not JSON is somebody's logging and is passed over."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                return json.loads(line)
-        raise self._failure("ended without an answer")
+        with self._killed_after(timeout):
+            for line in self._process.stdout:
+                if line.startswith("{"):
+                    return json.loads(line)
+        raise self._failure(f"no answer within {timeout:.0f} s, or an early end")
 
     def finish(self, timeout: float = 300) -> dict[str, Any]:
-        watchdog = threading.Timer(timeout, self._process.kill)
-        watchdog.start()
-        try:
-            answer = self.hear()
+        answer = self.hear(timeout)
+        with self._killed_after(60):
             code = self._process.wait()
-        finally:
-            watchdog.cancel()
         if code:
             raise self._failure(f"exit code {code}")
         return answer
+
+    @contextmanager
+    def _killed_after(self, seconds: float) -> Generator[None]:
+        watchdog = threading.Timer(seconds, self._process.kill)
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
 
     def end(self) -> None:
         if self._process.poll() is None:

@@ -19,6 +19,10 @@ class Mode:
     label: str
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        return f"{self.peer}, {self.label}"
+
     def rate(self, bench: Bench, flows: int, steps: int) -> float:
         """Flows per second."""
         answer = bench.peer(self.peer, flows=flows, steps=steps, **self.options)
@@ -40,6 +44,7 @@ def absurd(label: str, mode: str, workers: int, concurrency: int, batch: int) ->
 
 DIRECT = (
     dbos("32 threads, default pool and ping", "threads", 32, 20, ping=True),
+    dbos("8 threads", "threads", 8, 8),
     dbos("16 threads", "threads", 16, 16),
     dbos("32 threads", "threads", 32, 32),
     dbos("64 threads", "threads", 64, 64),
@@ -57,6 +62,7 @@ DBOS_ENQUEUE = (
     dbos("enqueue_workflow, 32 threads", "enqueue", 32, 32),
     dbos("enqueue_workflow, 8 threads", "enqueue", 8, 8),
     dbos("client.enqueue, 32 threads", "client_enqueue", 32, 32),
+    dbos("client.enqueue, 8 threads", "client_enqueue", 8, 8),
 )
 DBOS_ENQUEUE_MANY = (
     *DBOS_ENQUEUE,
@@ -85,7 +91,7 @@ def best(bench: Bench, modes: tuple[Mode, ...], score: Callable[[Mode], float], 
         return modes
     scores = [(score(mode), mode) for mode in modes]
     for figure, mode in scores:
-        bench.say(f"trying {mode.peer}, {mode.label}: {figure:,.4g}")
+        bench.say(f"trying {mode.title}: {figure:,.4g}")
     ranked = sorted(scores, key=lambda pair: pair[0], reverse=high)
     return tuple(mode for _, mode in ranked[:KEPT])
 
@@ -99,8 +105,8 @@ def best_latency(bench: Bench, modes: tuple[Mode, ...], flows: int, steps: int) 
 
 
 def rates(bench: Bench, modes: tuple[Mode, ...], flows: int, steps: int) -> dict[str, Callable[[], float]]:
-    return {mode.label: lambda mode=mode: mode.rate(bench, flows, steps) for mode in modes}
+    return {mode.title: lambda mode=mode: mode.rate(bench, flows, steps) for mode in modes}
 
 
 def latencies(bench: Bench, modes: tuple[Mode, ...], flows: int, steps: int) -> dict[str, Callable[[], float]]:
-    return {mode.label: lambda mode=mode: mode.latency(bench, flows, steps) for mode in modes}
+    return {mode.title: lambda mode=mode: mode.latency(bench, flows, steps) for mode in modes}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -85,7 +85,7 @@ class Server:
         return row is not None
 
     def activity(self, database: str) -> Activity:
-        """Exact only while no other session is connected: a backend reports its last counters when it ends."""
+        """As pg_stat_statements counts it, which has to be preloaded; the embedded server does that."""
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             connection.execute("create extension if not exists pg_stat_statements")
             row = connection.execute(
@@ -110,7 +110,7 @@ class Server:
 
 
 @contextmanager
-def running(dsn: str | None) -> Iterator[Server]:
+def running(dsn: str | None) -> Generator[Server]:
     """The server at `dsn`, or the project's embedded PostgreSQL in build/bench-pg, stopped afterwards."""
     if dsn is not None:
         yield Server(dsn)

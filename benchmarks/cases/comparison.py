@@ -50,11 +50,12 @@ def starts(bench: Bench) -> list[Row]:
     tried = bench.size(600, 100)
     single = contenders.best_rate(bench, contenders.DBOS_ENQUEUE, tried, FIVE)
     batch = contenders.best_rate(bench, contenders.DBOS_ENQUEUE_MANY, tried, FIVE)
-    calls, size = bench.size(20_000, 2_000), 1000
-    repeats = bench.size(20, 3)
+    enqueued = bench.size(2000, 200)
+    calls, size, repeats = bench.size(20_000, 2_000), 1000, bench.size(20, 3)
     medians = bench.alternate(
         {
-            **contenders.rates(bench, tuple(dict.fromkeys((*single, *batch), None)), bench.size(2000, 200), FIVE),
+            **contenders.rates(bench, single, enqueued, FIVE),
+            **contenders.rates(bench, batch, enqueued, FIVE),
             "32 × start": lambda: calls / bench.ours("starts", calls=calls, callers=32)["seconds"],
             "start_many(1000)": lambda: (
                 repeats * size / bench.ours("start_many", repeats=repeats, size=size)["seconds"]
@@ -113,13 +114,13 @@ def ratio(
     factor: int = 1,
     unit: str = "steps/s",
 ) -> Row:
-    rival = max(modes, key=lambda mode: medians[mode.label])
-    theirs = medians[rival.label]
+    rival = max(modes, key=lambda mode: medians[mode.title])
+    theirs = medians[rival.title]
     detail = f"{ours * factor:,.0f} against {theirs * factor:,.0f} {unit} ({rival.label})"
     return Row(name, ours / theirs, bar, detail)
 
 
 def share(name: str, ours: float, modes: tuple[Mode, ...], medians: dict[str, float], bar: Bar) -> Row:
-    rival = min(modes, key=lambda mode: medians[mode.label])
-    theirs = medians[rival.label]
+    rival = min(modes, key=lambda mode: medians[mode.title])
+    theirs = medians[rival.title]
     return Row(name, ours / theirs, bar, f"{ours:.2f} against {theirs:.2f} ms ({rival.label})")

@@ -1,7 +1,7 @@
 """One measurement of DBOS: a task as JSON in the first argument, one JSON line on standard output.
 
-Runs in the peers' environment, so it imports nothing of ours. Every mode starts from a fresh database and a fresh process:
-DBOS keeps its engine in a global, and closing an event loop takes its executor down with it.
+Runs in the peers' environment, so it imports nothing of ours. Every mode starts from a fresh database and a fresh
+process: DBOS keeps its engine in a global, and closing an event loop takes its executor down with it.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ def open_queue(task: dict) -> None:
 
 
 def drain(task: dict) -> float:
-    """Only the draining is timed: the flows were enqueued before the queue had a worker. Fair to the peer, not to us."""
+    """Only the draining is timed: the flows were enqueued before the queue had a worker. That favours the peer."""
     body = async_flow if task["mode"] == "queue_async" else flow
     from_threads(16, task["flows"], lambda _: DBOS.enqueue_workflow(QUEUE, body, task["steps"]))
     begin = time.perf_counter()
@@ -126,9 +126,7 @@ def queue_with_starts(task: dict) -> float:
 
 
 def enqueue(task: dict) -> float:
-    return from_threads(
-        task["in_flight"], task["flows"], lambda _: DBOS.enqueue_workflow(QUEUE, flow, task["steps"])
-    )
+    return from_threads(task["in_flight"], task["flows"], lambda _: DBOS.enqueue_workflow(QUEUE, flow, task["steps"]))
 
 
 def enqueue_options() -> dict:
@@ -136,16 +134,14 @@ def enqueue_options() -> dict:
 
 
 def own_engine(task: dict) -> sqlalchemy.Engine:
-    """The client's own pool pings before each use and cannot be told otherwise; an engine of ours does as `ping` says."""
+    """The client's own pool always pings before use; an engine given to it does as `ping` says."""
     url = task["url"].replace("postgresql://", "postgresql+psycopg://", 1)
     return sqlalchemy.create_engine(url, pool_size=task["pool"], pool_pre_ping=task["ping"])
 
 
 def client_enqueue(task: dict) -> float:
     client = DBOSClient(system_database_engine=own_engine(task))
-    return from_threads(
-        task["in_flight"], task["flows"], lambda _: client.enqueue(enqueue_options(), task["steps"])
-    )
+    return from_threads(task["in_flight"], task["flows"], lambda _: client.enqueue(enqueue_options(), task["steps"]))
 
 
 def enqueue_in_transactions(task: dict) -> float:

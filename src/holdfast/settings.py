@@ -27,15 +27,16 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         source = os.environ if environment is None else environment
+        default = cls()
 
-        def given(name: str, default: str = "") -> str:
-            return source.get(name, "").strip() or default
+        def given(name: str, otherwise: str = "") -> str:
+            return source.get(name, "").strip() or otherwise
 
         return cls(
             dsn=_dsn(given("HOLDFAST_DSN")),
             home=_home(given("HOLDFAST_HOME")),
-            org=_org(given("HOLDFAST_ORG", cls.org)),
-            log_level=_log_level(given("HOLDFAST_LOG", cls.log_level)),
+            org=_org(given("HOLDFAST_ORG", default.org)),
+            log_level=_log_level(given("HOLDFAST_LOG", default.log_level)),
         )
 
 

@@ -7,10 +7,16 @@ from hashlib import sha256
 from holdfast.core.moments import UNIX_OFFSET_MS
 
 FORWARD = "forward"
+CONTROL = "control"
 
 
 def token_id(path: str, hop: int) -> str:
     return f"{path}@{hop}"
+
+
+def wait_id(token: str, run: int, purpose: str) -> str:
+    """A waiting token. A node that is run again waits anew, so a message of the earlier run is stale."""
+    return f"{token}:{purpose}" if run == 0 else f"{token}#{run}:{purpose}"
 
 
 def receipt_key(instance: bytes, node: bytes, token: str, entity_version: int, kind: str, run: int) -> bytes:
@@ -33,7 +39,8 @@ def step_id(now: int, key: bytes, bucket: int) -> bytes:
 def derived_id(bucket: int, *parts: bytes) -> bytes:
     """An id that follows from others: timers, children, effects, signals the engine makes itself."""
     digest = sha256(b"|".join(parts)).digest()
-    return b"%b%c%b%c%b%c" % (digest[:6], 0x80 | digest[6] & 0x0F, digest[7:8], 0x80 | digest[8] & 0x3F, digest[9:15], bucket)
+    version, variant = 0x80 | digest[6] & 0x0F, 0x80 | digest[8] & 0x3F
+    return b"%b%c%b%c%b%c" % (digest[:6], version, digest[7:8], variant, digest[9:15], bucket)
 
 
 def bucket_of(org: str, key: str) -> int:

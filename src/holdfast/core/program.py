@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from holdfast.compiler.compiled import Compiled
@@ -75,7 +77,7 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
 
 def _place(node: Node, compiled: Compiled) -> Place:
     behaviour = node.behaviour
-    ways = _ways([compiled.edges[e] for e in compiled.adjacency.get(node.id, ())], compiled)
+    ways = _ways([compiled.edges[e] for e in compiled.adjacency.get(node.id, ())], compiled, is_split=node.kind == "split")
     return Place(
         id=node.id,
         id_bytes=node.id.encode(),
@@ -85,12 +87,24 @@ def _place(node: Node, compiled: Compiled) -> Place:
         ways=ways,
         retry=(node.retry or ONE_CALL) if node.idempotent else ONE_CALL,
         queue=_queue(node),
-        keeps_value=behaviour not in (Behaviour.WORK, Behaviour.CALL) or bool(ways.keys() - {"completed"}),
+        keeps_value=_keeps_value(node, ways, compiled.policy),
         branching=node.kind in BRANCHING,
         is_split=node.kind == "split",
         mapping={k: _value(e, compiled) for k, e in node.input.items()} if node.input is not None else None,
         key=_value(node.wait.key, compiled) if node.wait and node.wait.key else None,
         until=_value(node.until, compiled) if node.until else None,
+    )
+
+
+def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -> bool:
+    """A plain step of a saga needs no copy in the snapshot: its input is the value, and its failure brings it back."""
+    return (
+        node.behaviour not in (Behaviour.WORK, Behaviour.CALL)
+        or bool(ways.keys() - {"completed"})
+        or node.input is not None
+        or node.deadline is not None
+        or policy.data == "context"
+        or policy.on_error in ("suspend", "dlq")
     )
 
 
@@ -100,13 +114,18 @@ def _queue(node: Node) -> str:
     return node.queue or node.handler or ""
 
 
-def _ways(edges: list[Edge], compiled: Compiled) -> dict[str, tuple[Way, ...]]:
+def _ways(edges: list[Edge], compiled: Compiled, *, is_split: bool) -> dict[str, tuple[Way, ...]]:
     ways: dict[str, tuple[Way, ...]] = {}
     for edge in edges:
         when = _condition(edge.when, compiled) if edge.when else None
         way = Way(edge.id, edge.target, when, edge.guard, msgspec.json.encode([edge.id]))
         ways[edge.on] = (*ways.get(edge.on, ()), way)
-    return ways
+    return ways if is_split else {on: tuple(sorted(found, key=_is_default)) for on, found in ways.items()}
+
+
+def _is_default(way: Way) -> bool:
+    """An edge that always holds is for when no other does, wherever it stands: first, it would hide the others."""
+    return way.when is None and way.guard is None
 
 
 def _condition(text: str, compiled: Compiled) -> Expression:
@@ -117,5 +136,5 @@ def _value(text: str, compiled: Compiled) -> Expression:
     return compile_expression(text, compiled.variables, missing=_missing(compiled), result="any")
 
 
-def _missing(compiled: Compiled) -> str:
-    return compiled.policy.missing
+def _missing(compiled: Compiled) -> Literal["null", "zero"]:
+    return "zero" if compiled.policy.missing == "zero" else "null"

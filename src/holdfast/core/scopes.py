@@ -7,96 +7,105 @@ very decision that fires its join, so a join cannot fire twice and join and esca
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.core.decision import Outgoing, Release
 from holdfast.core.ids import derived_id, token_id
-from holdfast.core.program import Place
+from holdfast.core.program import Place, Way
 from holdfast.core.state import Arrival, Scope, Token
 from holdfast.core.status import Phase, StepStatus
 from holdfast.core.turn import Move, Turn, encode
 
+JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 
-def open_scope(turn: Turn, place: Place, move: Move) -> None:
-    """Only a split fans out: every way whose condition holds gets a branch with a copy of the value."""
-    if move.held:
-        turn.released.append(Release(move.path, move.held))
-    ways = place.ways["completed"]
+def open_scope(turn: Turn, place: Place, move: Move, ways: list[Way], record: bytes | None) -> None:
+    """Only a split fans out: every way that holds gets a branch with a copy of the value."""
+    turn.release(move)
     scope_id = f"{move.path}/{move.hop}"
-    chosen = encode([way.id for way in ways])
-    detail = {"children": [f"{scope_id}.{i}" for i in range(len(ways))]}
-    turn.pass_through(place, move, chosen=chosen, output=move.raw, detail=detail)
-    turn.note("scope_opened", place.id, token_id(move.path, move.hop), detail)
-    turn.scopes = {**turn.scopes, scope_id: Scope(place.id, move.path, move.hop, len(ways))}
-    for index in range(len(ways) - 1, -1, -1):
-        turn.moves.append(Move(f"{scope_id}.{index}", 0, ways[index].target, move.raw, 0, None, "split"))
+    children = [f"{scope_id}.{index}" for index in range(len(ways))]
+    turn.open(
+        place, move, StepStatus.COMPLETED, input=move.raw, detail={"children": children}, closed=True,
+        chosen=encode([way.id for way in ways]), output=move.raw, closing=record,
+    )  # fmt: skip
+    turn.note("scope_opened", place.id, token_id(move.path, move.hop), {"children": children})
+    scope = Scope(place.id, move.path, move.hop, len(ways), fence=move.held or move.fence)
+    turn.scopes = {**turn.scopes, scope_id: scope}
+    for path, way in zip(reversed(children), reversed(ways), strict=True):
+        turn.moves.append(Move(path, 0, way.target, move.raw, cause="split"))
 
 
-def arrive(turn: Turn, place: Place, move: Move) -> Move | None:
-    """A branch reaches its join. When that settles the scope, the parent's move onto the join; else nothing."""
+def arrive(turn: Turn, place: Place, move: Move) -> None:
+    """A branch reaches its join; if that settles the scope, the parent goes on to fire it."""
     scope_id, _, index = move.path.rpartition(".")
     turn.note("branch_arrived", place.id, token_id(move.path, move.hop))
-    arrival = Arrival(move.last or f"{scope_id}.{index}", msgspec.Raw(move.raw))
-    return _settle(turn, scope_id, index, arrival)
+    _settle(turn, scope_id, index, Arrival(move.last or move.path, msgspec.Raw(move.raw)))
 
 
-def branch_over(turn: Turn, path: str, outcome: str) -> bool:
-    """A branch ended without reaching the join. False: the token was not in a scope."""
+def branch_over(turn: Turn, path: str, outcome: str) -> None:
+    """A token ended without reaching a join; in a scope its siblings may now be complete without it."""
     scope_id, _, index = path.rpartition(".")
-    if not scope_id:
-        return False
-    met = _settle(turn, scope_id, index, Arrival(outcome=outcome))
-    if met is not None:
-        turn.moves.append(met)
-    return True
+    if scope_id:
+        _settle(turn, scope_id, index, Arrival(outcome=outcome))
 
 
-def _settle(turn: Turn, scope_id: str, index: str, arrival: Arrival) -> Move | None:
+def _settle(turn: Turn, scope_id: str, index: str, arrival: Arrival) -> None:
     scope = turn.scopes[scope_id]
-    done = {**scope.done, index: arrival}
     mode = turn.program.join_modes.get(scope.split, "all")
-    fires = arrival.outcome == "completed" and mode == "any"
-    if not fires and len(done) < scope.width:
-        turn.scopes = {**turn.scopes, scope_id: msgspec.structs.replace(scope, done=done)}
-        return None
+    scope = msgspec.structs.replace(scope, done={**scope.done, index: arrival})
+    if len(scope.done) < scope.width and not (mode == "any" and arrival.outcome == "completed"):
+        turn.scopes = {**turn.scopes, scope_id: scope}
+        return
     close_scope(turn, scope_id, "join_settled")
-    return _meet(turn, scope, done, mode, index)
-
-
-def _meet(turn: Turn, scope: Scope, done: dict[str, Arrival], mode: str, index: str) -> Move | None:
-    """The parent's next move once its scope is settled."""
-    arrived = {i: a for i, a in sorted(done.items(), key=lambda item: int(item[0])) if a.outcome == "completed"}
     join = turn.program.joins.get(scope.split)
-    if not arrived or join is None:
+    if join is None or all(a.outcome == "ended" for a in scope.done.values()):
         branch_over(turn, scope.parent, "ended")
-        return None
-    if mode == "any":
-        arrived = {index: done[index]}
-    failed = sum(a.outcome == "failed" for a in done.values())
-    value: dict[str, Any] = {
+        return
+    value = join_value(scope, mode, index)
+    cause = "join" if value["status"] == "completed" else JOIN_FAILED
+    turn.moves.append(Move(scope.parent, scope.hop + 1, join, encode(value), cause=cause, fence=scope.fence))
+
+
+def join_value(scope: Scope, mode: str, last: str) -> dict[str, Any]:
+    """What a join passes on: the outputs of its branches in declaration order, of the winner only for `any`."""
+    arrived = [i for i in sorted(scope.done, key=int) if scope.done[i].outcome == "completed"]
+    if mode == "any" and arrived:
+        arrived = [last]
+    outputs: dict[str, Any] = {}
+    for index in arrived:
+        arrival = scope.done[index]
+        name = arrival.step or index
+        outputs[name if name not in outputs else f"{name}.{index}"] = arrival.value
+    return {
         "strategy": mode,
-        "status": "completed",
+        "status": "completed" if arrived else "failed",
         "completed": len(arrived),
-        "failed": failed,
-        "outputs": {a.step: a.value for a in arrived.values()},
+        "failed": sum(a.outcome == "failed" for a in scope.done.values()),
+        "outputs": outputs,
     }
-    return Move(scope.parent, scope.hop + 1, join, encode(value), 0, None, "join")
+
+
+def is_last_hope(turn: Turn, path: str) -> bool | None:
+    """Whether a race hangs on this branch alone; None if it is not in a race: its scope does not join `any`."""
+    scope = turn.scopes.get(path.rpartition(".")[0])
+    if scope is None or turn.program.join_modes.get(scope.split) != "any":
+        return None
+    return len(scope.done) + 1 == scope.width
 
 
 def escape(turn: Turn, move: Move, depth: int) -> Move:
     """The token leaves its scopes down to `depth`: siblings are cancelled, the parent continues in its place."""
-    path, hop = move.path, move.hop
-    if move.held:
-        turn.released.append(Release(move.path, move.held))
+    turn.release(move)
+    path, hop, fence = move.path, move.hop, 0
     while path.count("/") > depth:
         scope_id = path.rpartition(".")[0]
         scope = turn.scopes[scope_id]
         turn.note("scope_escaped", move.node, token_id(path, hop), {"scope": scope_id})
         close_scope(turn, scope_id, "escaped")
-        path, hop = scope.parent, scope.hop + 1
-    return move._replace(path=path, hop=hop, held=0)
+        path, hop, fence = scope.parent, scope.hop + 1, scope.fence
+    turn.control("escape", {"from": move.path, "path": path, "hop": hop})
+    return move._replace(path=path, hop=hop, held=0, fence=fence)
 
 
 def close_scope(turn: Turn, scope_id: str, reason: str) -> None:
@@ -113,16 +122,33 @@ def cancel_token(turn: Turn, path: str, reason: str, status: StepStatus = StepSt
     token = turn.tokens.pop(path)
     name = token_id(path, token.hop)
     if token.phase in (Phase.WORKING, Phase.CANCELLING):
-        turn.released.append(Release(path, 0))
+        end_work(turn, path)
     if token.step and token.phase is not Phase.DEAD:
         turn.close(token, status, reason)
     turn.end_waits(path, token)
     cancel_children(turn, token, reason)
+    turn.needs = [need for need in turn.needs if need.token != name]
     turn.note(f"step_{status}", token.node, name, {"reason": reason})
+
+
+def end_work(turn: Turn, path: str) -> None:
+    """End the token's work row whoever holds it; what this very decision was going to dispatch never is."""
+    dispatched = [d for d in turn.dispatches if d.path == path]
+    if not dispatched:
+        turn.released.append(Release(path, 0))
+        return
+    turn.dispatches = [d for d in turn.dispatches if d.path != path]
+    held = dispatched[0].held
+    if held:
+        turn.released.append(Release(path, held))
 
 
 def cancel_children(turn: Turn, token: Token, reason: str) -> None:
     for wait in token.waits:
-        if wait.kind == "child" and wait.ref is not None:
-            signal = derived_id(wait.ref[15], wait.ref, b"cancel", turn.instance.id, b"%d" % turn.version)
-            turn.outgoing.append(Outgoing(wait.ref, signal, "cancel", encode({"reason": f"parent: {reason}"})))
+        if wait.kind != "child" or wait.ref is None:
+            continue
+        if any(child.id == wait.ref for child in turn.children):
+            turn.children = [child for child in turn.children if child.id != wait.ref]
+            continue
+        signal = derived_id(wait.ref[15], wait.ref, b"cancel", turn.instance.id, b"%d" % turn.version)
+        turn.outgoing.append(Outgoing(wait.ref, signal, "cancel", encode({"reason": f"parent: {reason}"})))

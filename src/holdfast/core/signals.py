@@ -41,7 +41,7 @@ class WorkFailed(msgspec.Struct, frozen=True, gc=False):
     failure: Failure
     calls: int
     retryable: bool = True
-    input: bytes | None = None  # what the step was called with: an immediate retry needs it again
+    input: bytes | None = None  # what the step was called with: a retry at once needs it, and so does a dead token
 
 
 class CallDue(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +67,7 @@ class EventArrived(msgspec.Struct, frozen=True, gc=False):
     node: str | None = None
     token: str | None = None
     if_version: int | None = None
-    kept: bool = False  # it comes out of the inbox
+    kept: bool = False  # it comes out of this instance's inbox; an early one by key brings its token instead
 
 
 class ChildFinished(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +75,7 @@ class ChildFinished(msgspec.Struct, frozen=True, gc=False):
     status: str
     raw: bytes | None = None
     failure: Failure | None = None
+    child: bytes | None = None  # which child: a step that is run again has another one
 
 
 class ReceiptArrived(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +84,7 @@ class ReceiptArrived(msgspec.Struct, frozen=True, gc=False):
     token: str
     raw: bytes | None = None
     failure: Failure | None = None
+    effect: bytes | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):

@@ -21,7 +21,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One thing a token waits for. `id` is the waiting token: a signal that brings another one is stale."""
 
     id: str
-    kind: str  # timer | deadline | retry | event | child | receipt
+    kind: str  # timer | deadline | retry | event | child | receipt | expiry
     event: str | None = None
     key: str | None = None
     due: int | None = None
@@ -60,6 +60,7 @@ class Scope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     hop: int
     width: int
     done: dict[str, Arrival] = {}
+    fence: int = 0  # where the parent token's fences stand
 
 
 class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -84,6 +85,7 @@ class State(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     early: int = 0  # events kept in the inbox
     parked: tuple[Parked, ...] = ()
     stopping: Stopping | None = None
+    expires: Wait | None = None  # the instance's own timer
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
@@ -120,6 +122,22 @@ def decode_state(raw: bytes) -> State:
 def token_view(state: State) -> dict[str, Any]:
     """What replay must reproduce: leases, fences and timestamps left out."""
     return {
-        path: (t.hop, t.node, t.step, str(t.phase), t.run, tuple(sorted((w.id, w.kind, w.event, w.key, w.due) for w in t.waits)))
+        path: (t.hop, t.node, t.step, str(t.phase), t.run, t.last, sorted(map(_wait_view, t.waits)))
         for path, t in state.tokens.items()
     }
+
+
+def scope_view(state: State) -> dict[str, Any]:
+    """The open scopes with their arrivals; values are compared as data, not as text."""
+    return {
+        path: (s.split, s.parent, s.hop, s.width, {i: (a.step, a.outcome, _data(a.value)) for i, a in s.done.items()})
+        for path, s in state.scopes.items()
+    }
+
+
+def _wait_view(wait: Wait) -> tuple[str, str, str, str, int]:
+    return wait.id, wait.kind, wait.event or "", wait.key or "", wait.due or 0
+
+
+def _data(raw: msgspec.Raw | None) -> Any:
+    return None if raw is None else msgspec.json.decode(raw)

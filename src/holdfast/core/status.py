@@ -52,9 +52,9 @@ class Phase(StrEnum):
 
 _I, _S, _P = InstanceStatus, StepStatus, Phase
 
-TERMINAL: Final = frozenset({_I.COMPLETED, _I.FAILED, _I.CANCELLED, _I.ABORTED})
-
 _ENDS = {_I.COMPLETED, _I.FAILED, _I.CANCELLED, _I.ABORTED}
+
+TERMINAL: Final = frozenset(_ENDS)
 
 INSTANCE_TRANSITIONS: Final[dict[InstanceStatus, frozenset[InstanceStatus]]] = {
     _I.PENDING: frozenset({_I.RUNNING, _I.SUSPENDED, _I.DLQ, _I.ROLLING_BACK, *_ENDS}),
@@ -93,7 +93,7 @@ PHASE_TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     _P.WORKING: frozenset({_P.RETRYING, _P.DEAD, _P.CANCELLING}),
     _P.RETRYING: frozenset({_P.WORKING, _P.DEAD}),
     _P.RESTING: frozenset({_P.DEAD}),
-    _P.HELD: frozenset({_P.WORKING, _P.RESTING}),
-    _P.DEAD: frozenset({_P.WORKING, _P.RESTING}),
+    _P.HELD: frozenset({_P.WORKING, _P.RESTING, _P.DEAD}),
+    _P.DEAD: frozenset({_P.WORKING, _P.RESTING, _P.HELD}),
     _P.CANCELLING: frozenset(),
 }

@@ -6,7 +6,7 @@ step, close it, note an event, set a timer, read the data. What to do when is de
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -28,18 +28,22 @@ from holdfast.core.decision import (
     Retried,
     Timer,
 )
-from holdfast.core.ids import FORWARD, derived_id, receipt_key, step_id, token_id
+from holdfast.core.ids import CONTROL, FORWARD, derived_id, receipt_key, step_id, token_id
 from holdfast.core.moments import to_iso
 from holdfast.core.program import Place, Program
-from holdfast.core.state import Instance, Parked, State, Stopping, Token, Wait
-from holdfast.core.status import TERMINAL, InstanceStatus, StepStatus
+from holdfast.core.state import Instance, State, Stopping, Token, Wait
+from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode
 
+NULL: Final = b"null"
+NOTHING_CHOSEN: Final = b"[]"
+
 
 class Move(NamedTuple):
-    """A token on its way into a node. `held` is the fence of the work row it brings along, 0 for none."""
+    """A token on its way into a node. `held` is the fence of the work row it brings along, 0 for none; `fence` the last
+    one it used, because fences live as long as the token."""
 
     path: str
     hop: int
@@ -49,6 +53,15 @@ class Move(NamedTuple):
     last: str | None = None
     cause: str = "moved"
     run: int = 0
+    fence: int = 0
+
+
+def merged(context: bytes, output: bytes) -> bytes:
+    """Shallow, key by key; what is no object leaves the context as it is."""
+    patch = decode(output)
+    if not isinstance(patch, dict) or not patch:
+        return context
+    return encode({**decode(context), **cast(dict[str, Any], patch)})
 
 
 class Turn:
@@ -58,11 +71,13 @@ class Turn:
         "children",
         "closed",
         "context",
+        "controls",
         "dispatches",
         "early",
         "effects",
         "error",
         "events",
+        "expires",
         "facts",
         "instance",
         "keep",
@@ -99,6 +114,7 @@ class Turn:
         self.actor = facts.actor.id
         self.version = instance.version + 1
         self.seq = 0
+        self.controls = 0
         self.status = instance.status
         self.reason = instance.reason
         self.tokens = dict(state.tokens)
@@ -107,6 +123,7 @@ class Turn:
         self.early = state.early
         self.parked = state.parked
         self.stopping: Stopping | None = state.stopping
+        self.expires: Wait | None = state.expires
         self.context = instance.data
         self.result: bytes | None = None
         self.error: bytes | None = None
@@ -142,25 +159,28 @@ class Turn:
         move: Move,
         status: StepStatus,
         *,
-        path: str | None = None,
-        hop: int | None = None,
-        input: bytes | None = None,
-        detail: Any = None,
+        input: bytes,
+        detail: dict[str, Any] | None = None,
         fence: int = 0,
         calls: int = 0,
+        closed: bool = False,
+        chosen: bytes | None = None,
+        output: bytes | None = None,
+        closing: bytes | None = None,
+        error: bytes | None = None,
     ) -> Opened:
-        """A step that stays open: the token stands on it until something closes it."""
-        at_path = move.path if path is None else path
-        at_hop = move.hop if hop is None else hop
-        token = token_id(at_path, at_hop)
+        """A new step row: the token stands on it until something closes it, unless it is `closed` at once."""
         instance = self.instance
+        token = token_id(move.path, move.hop)
         key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, FORWARD, move.run)
+        if move.cause == "started" and input != move.raw:
+            detail = {**(detail or {}), "start": msgspec.Raw(move.raw)}
         step = Opened(
             step_id(self.now, key, instance.id[15]),
             place.id,
             place.behaviour,
-            at_path,
-            at_hop,
+            move.path,
+            move.hop,
             token,
             key,
             move.run,
@@ -172,32 +192,30 @@ class Turn:
             fence,
             calls,
             None if detail is None else encode(detail),
+            FORWARD,
+            closed,
+            chosen,
+            output,
+            closing,
+            error,
         )
         self.opened.append(step)
         self.seq += 1
         return step
 
-    def pass_through(
-        self,
-        place: Place,
-        move: Move,
-        *,
-        chosen: bytes,
-        output: bytes | None = None,
-        detail: Any = None,
-        closing: bytes | None = None,
-        status: StepStatus = StepStatus.COMPLETED,
-        error: bytes | None = None,
-        path: str | None = None,
-        hop: int | None = None,
-    ) -> Opened:
-        """A step that is over as soon as it is written."""
-        step = self.open(place, move, status, path=path, hop=hop, input=move.raw, detail=detail)
-        done = msgspec.structs.replace(
-            step, closed=True, chosen=chosen, output=output, closing=closing, error=error
-        )
-        self.opened[-1] = done
-        return done
+    def control(self, name: str, detail: dict[str, Any], input: bytes | None = None) -> None:
+        """A row for what no step tells and replay must know. Its token has no path and the version as its hop."""
+        instance = self.instance
+        node, token = f"@{name}", token_id("", self.version)
+        key = receipt_key(instance.id, node.encode(), token, instance.entity_version, CONTROL, self.controls)
+        self.opened.append(
+            Opened(
+                step_id(self.now, key, instance.id[15]), node, CONTROL, "", self.version, token, key, self.controls,
+                self.version, self.seq, name, StepStatus.COMPLETED, input, detail=encode(detail), kind=CONTROL, closed=True,
+            )
+        )  # fmt: skip
+        self.seq += 1
+        self.controls += 1
 
     def close(
         self,
@@ -215,6 +233,16 @@ class Turn:
         )
         self.seq += 1
 
+    def release(self, move: Move) -> None:
+        """The token goes where it needs no work row."""
+        if move.held:
+            self.released.append(Release(move.path, move.held))
+
+    def suspend(self, status: InstanceStatus, reason: str, node: str | None = None, token: str | None = None) -> None:
+        self.status, self.reason = status, reason
+        self.control("suspend", {"status": status, "reason": reason})
+        self.note(f"instance_{status}", node, token, {"by": self.actor, "reason": reason})
+
     # --- waits --------------------------------------------------------------------------------------------------
 
     def timer(self, path: str, wait: str, purpose: str, due: int) -> Wait:
@@ -222,11 +250,9 @@ class Turn:
         self.timers.append(Timer(id, path, wait, purpose, due))
         return Wait(wait, purpose, due=due, ref=id)
 
-    def end_waits(self, path: str, token: Token, *, but: str | None = None) -> None:
+    def end_waits(self, path: str, token: Token) -> None:
         """Whatever the token still waited for is void; correctness never depends on the rows being gone."""
         for wait in token.waits:
-            if wait.id == but:
-                continue
             if wait.kind in ("timer", "deadline", "retry") and wait.ref is not None:
                 self.timers_ended.append(wait.ref)
             elif wait.kind == "event" and wait.event is not None and wait.key is not None:
@@ -234,8 +260,8 @@ class Turn:
 
     # --- data ---------------------------------------------------------------------------------------------------
 
-    def scope(self, raw: bytes) -> dict[str, Any]:
-        """The namespaces an expression may read at this moment."""
+    def namespaces(self, raw: bytes) -> dict[str, Any]:
+        """What an expression may read at this moment."""
         context = decode(self.context)
         return {
             "input": decode(raw),
@@ -254,16 +280,14 @@ class Turn:
         return self.context if self.program.merges else raw
 
     def evaluate_all(self, mapping: dict[str, Expression], raw: bytes) -> bytes:
-        scope = self.scope(raw)
+        scope = self.namespaces(raw)
         return encode({name: expression.evaluate(scope) for name, expression in mapping.items()})
 
     def take_output(self, raw: bytes) -> None:
         """In a graph of steps an output that is an object merges into the context, key by key."""
         if not self.program.merges:
             return
-        output = decode(raw)
-        if isinstance(output, dict) and output:
-            self.context = encode({**decode(self.context), **output})
+        self.context = merged(self.context, raw)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -278,7 +302,7 @@ class Turn:
             before.flow_version,
             self.version,
             self.status,
-            State(self.tokens, self.scopes, self.chain, self.early, self.parked, self.stopping),
+            State(self.tokens, self.scopes, self.chain, self.early, self.parked, self.stopping, self.expires),
             self.context,
             self.reason,
             before.entity_version,
@@ -310,6 +334,8 @@ class Turn:
     def _settle(self) -> None:
         """An instance is complete when no live token is left; a parent that waits is told how it ended."""
         if self.tokens or self.scopes:
+            if self.status is InstanceStatus.DLQ and all(t.phase is not Phase.DEAD for t in self.tokens.values()):
+                self.status, self.reason = InstanceStatus.RUNNING, None
             return
         if self.status not in TERMINAL:
             if self.stopping is not None:
@@ -319,7 +345,9 @@ class Turn:
                 if self.result is not None and not self.program.merges:
                     self.context = self.result
             self.note(f"instance_{self.status}")
-        self.stopping, self.parked, self.chain, self.early = None, (), 0, 0
+        if self.expires is not None and self.expires.ref is not None:
+            self.timers_ended.append(self.expires.ref)
+        self.stopping, self.expires, self.parked, self.chain, self.early = None, None, (), 0, 0
         if self.instance.parent is not None:
             self._tell_parent(self.instance.parent)
 
@@ -327,6 +355,7 @@ class Turn:
         before = self.instance
         payload = {
             "token": before.parent_token,
+            "child": before.id.hex(),
             "status": self.status,
             "output": msgspec.Raw(self.context),
             "error": None if self.error is None else msgspec.Raw(self.error),

@@ -1,35 +1,67 @@
-"""Which way on: the first edge by (priority, id) whose `when` and `guard` hold."""
+"""Which way on: the first edge by (priority, id) whose `when` and `guard` hold; a default edge when no other does."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.program import Place, Way
 from holdfast.core.turn import Turn, encode
 
+Records = list[dict[str, Any]]
 
-def choose(turn: Turn, place: Place, on: str, raw: bytes) -> tuple[Way | None, bytes | None, bool]:
-    """The first way by (priority, id) whose `when` and `guard` hold, the record of what was evaluated, and whether a
-    guard stood in the way."""
+
+class Choice(NamedTuple):
+    """The way taken, what was evaluated to find it, and whether only a guard stood in the way of one that held."""
+
+    way: Way | None
+    records: Records | None = None
+    guarded: bool = False
+
+
+NO_WAY = Choice(None)
+
+
+def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
     ways = place.ways.get(on)
     if not ways:
-        return None, None, False
+        return NO_WAY
     first = ways[0]
     if first.when is None and first.guard is None:
-        return first, None, False
-    scope = turn.scope(raw)
-    records: list[dict[str, Any]] = []
-    taken: Way | None = None
+        return Choice(first)
+    namespaces = turn.namespaces(raw)
+    records: Records = []
     guarded = False
     for way in ways:
-        if way.when is not None:
-            result = way.when.evaluate(scope)
-            records.append(way.when.record(scope, result, [way.id] if result is True else []))
-            if result is not True:
-                continue
-        if way.guard is not None and way.guard not in turn.facts.actor.capabilities:
-            guarded = True
+        if not _holds(way, namespaces, records):
             continue
-        taken = way
-        break
-    return taken, encode({"evaluated": records}) if records else None, guarded
+        if _may_pass(turn, way):
+            return Choice(way, records)
+        guarded = True
+    return Choice(None, records, guarded)
+
+
+def choose_all(turn: Turn, place: Place, raw: bytes) -> tuple[list[Way], Records]:
+    """A split takes every edge that holds."""
+    namespaces = turn.namespaces(raw) if any(way.when is not None for way in place.ways["completed"]) else {}
+    records: Records = []
+    ways = place.ways["completed"]
+    return [way for way in ways if _holds(way, namespaces, records) and _may_pass(turn, way)], records
+
+
+def _holds(way: Way, namespaces: dict[str, Any], records: Records) -> bool:
+    if way.when is None:
+        return True
+    result = way.when.evaluate(namespaces)
+    records.append(way.when.record(namespaces, result, [way.id] if result is True else []))
+    return result is True
+
+
+def _may_pass(turn: Turn, way: Way) -> bool:
+    return way.guard is None or way.guard in turn.facts.actor.capabilities
+
+
+def closing(records: Records | None, **facts: Any) -> bytes | None:
+    """What a step row keeps of its end beside the output: expressions evaluated, and what became of the token."""
+    if not records and not facts:
+        return None
+    return encode({"evaluated": records, **facts} if records else facts)

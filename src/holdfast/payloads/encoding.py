@@ -30,6 +30,7 @@ _encode_sorted: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(order="dete
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
 _SHAPE: Final = bytes.maketrans(b"123456789{}", b"000000000[]")
+_BACKSLASH: Final = ord("\\")
 _LONG_INTEGER: Final = b"0" * 19
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]'))
 _QUOTED: Final = re.compile(rb'"[^"]*"')
@@ -89,10 +90,13 @@ def is_large(data: bytes) -> bool:
 
 def _suspicious(data: bytes) -> bool:
     """Whether the bytes may hold NUL, an integer beyond 64 bits or too many levels. Never false when they do."""
-    if b"\\u0000" in data:
+    # `find` because `in` costs twice as much on short bytes; looking for one byte costs next to nothing.
+    if _BACKSLASH in data and data.find(b"\\u0000") >= 0:
         return True
     shape = data.translate(_SHAPE)
-    return _LONG_INTEGER in shape or (shape.count(b"[") > MAX_DEPTH and _is_deep(shape))
+    if shape.find(_LONG_INTEGER) >= 0:
+        return True
+    return len(data) > 2 * MAX_DEPTH and shape.count(b"[") > MAX_DEPTH and _is_deep(shape)
 
 
 def _is_deep(shape: bytes) -> bool:

@@ -177,10 +177,10 @@ def _unfold(value: Any, depth: int) -> Any:
     """A record (dataclass, Struct, pydantic-like model) as dicts and lists."""
     _check_depth(depth)
     try:
+        if _has_fields(value):
+            return msgspec.to_builtins(value, builtin_types=_KEPT_TYPES, order="deterministic", enc_hook=_unfold_inner)
         if hasattr(value, "model_dump") and not isinstance(value, type):
             return value.model_dump(mode="json")
-        if isinstance(value, msgspec.Struct) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-            return msgspec.to_builtins(value, builtin_types=_KEPT_TYPES, order="deterministic", enc_hook=_unfold_inner)
     except _Trouble:
         raise
     except RecursionError:
@@ -188,6 +188,10 @@ def _unfold(value: Any, depth: int) -> Any:
     except Exception as error:
         raise _Trouble("PAYLOAD_TYPE", f"cannot be unfolded ({error})", _hint_for(value)) from None
     raise _Trouble("PAYLOAD_TYPE", f"has the unsupported type {type(value).__name__}", _hint_for(value))
+
+
+def _has_fields(value: object) -> bool:
+    return isinstance(value, msgspec.Struct) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
 def _unfold_inner(value: Any) -> Any:

@@ -86,7 +86,11 @@ def _connect(dsn: str) -> Connection:
         connection = psycopg.connect("", autocommit=True, **options)
     except psycopg.OperationalError as failure:
         raise _unreachable(options, failure) from None
-    _check_server(connection)
+    try:
+        check_server(connection.info.server_version)
+    except StoreError:
+        connection.close()
+        raise
     return connection
 
 
@@ -103,10 +107,9 @@ def _unreachable(options: dict[str, Any], failure: psycopg.OperationalError) -> 
     )
 
 
-def _check_server(connection: Connection) -> None:
-    version = connection.info.server_version
+def check_server(version: int) -> None:
+    """Refuse a server, by its number as libpq reports it, that is older than what the schema needs."""
     if version < OLDEST_SERVER:
-        connection.close()
         raise StoreError(
             f"The server is PostgreSQL {version // 10000}; Holdfast needs 15 or newer.",
             code="POSTGRES_TOO_OLD",

@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +70,7 @@ class Layout:
         return Path("/tmp") / f"holdfast-{self.account.uid}-{digest}"  # noqa: S108 - ownership is checked before use
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Generator[None]:
         """One process at a time initialises, starts or stops here."""
         descriptor = _open_lock(self.directory / MARK)
         try:

@@ -85,17 +85,7 @@ def stop(directory: Path | None = None, mode: Literal["smart", "fast", "immediat
     with layout.exclusive():
         if not layout.lives():
             return False
-        if _answer(layout, find_installation()) != "silent":
-            os.kill(_own_postmaster(layout), _SIGNALS[mode])
-        deadline = time.monotonic() + STOP_PATIENCE
-        while layout.lives():
-            if time.monotonic() > deadline:
-                raise StoreError(
-                    f"The embedded PostgreSQL in {layout.directory} did not stop within {STOP_PATIENCE:.0f} seconds.",
-                    code="EMBEDDED_STOP_FAILED",
-                    hint='Stop it with mode="immediate"; the next start then recovers from the log.',
-                )
-            time.sleep(_GLANCE)
+        _bring_down(layout, find_installation(), _SIGNALS[mode])
     _logger.info("embedded PostgreSQL stopped, data stays in %s", layout.directory)
     return True
 
@@ -119,11 +109,28 @@ def _bring_up(layout: Layout, installation: Installation, settings: Mapping[str,
     raise _start_failed(layout, f"did not answer within {START_PATIENCE:.0f} seconds")
 
 
+def _bring_down(layout: Layout, installation: Installation, order: signal.Signals) -> None:
+    told = False
+    deadline = time.monotonic() + STOP_PATIENCE
+    while layout.lives():
+        # Silence means a postmaster that does not listen yet, or orphans of a dead one that are about to leave.
+        if not told and _answer(layout, installation) != "silent":
+            os.kill(_own_postmaster(layout), order)
+            told = True
+        if time.monotonic() > deadline:
+            raise StoreError(
+                f"The embedded PostgreSQL in {layout.directory} did not stop within {STOP_PATIENCE:.0f} seconds.",
+                code="EMBEDDED_STOP_FAILED",
+                hint='Stop it with mode="immediate"; the next start then recovers from the write-ahead log.',
+            )
+        time.sleep(_GLANCE)
+
+
 def _launch(layout: Layout, installation: Installation, settings: Mapping[str, str], life: int) -> None:
     account = layout.account
     configured = configuration.server_conf(installation, layout, settings)
     if not layout.data.exists():
-        _initialise(layout, installation)
+        _initialise(layout, installation, life)
     check_socket_directory(layout)
     account.run(["/bin/mkdir", "-p", layout.conf, layout.log])
     account.write(layout.conf / "postgresql.conf", configured)
@@ -149,8 +156,11 @@ def _launch(layout: Layout, installation: Installation, settings: Mapping[str, s
         raise _start_failed(layout, f"could not be launched: {outcome.stderr.strip()}")
 
 
-def _initialise(layout: Layout, installation: Installation) -> None:
-    """In a directory of its own that is renamed when complete, so that a crash never leaves half a cluster."""
+def _initialise(layout: Layout, installation: Installation, life: int) -> None:
+    """In a directory of its own that is renamed when complete, so that a crash never leaves half a cluster.
+
+    initdb holds the life lock too: if its caller is killed, the next one waits for it instead of sharing its files.
+    """
     _logger.info("creating an embedded PostgreSQL %s in %s", installation.version, layout.directory)
     staging = layout.server / "data.new"
     layout.account.run(["/bin/rm", "-rf", staging])
@@ -159,7 +169,8 @@ def _initialise(layout: Layout, installation: Installation) -> None:
             installation.bin / "initdb",
             *("--pgdata", staging, "--username", ROLE, "--encoding", "UTF8", "--locale", "C"),
             *("--auth-local", "peer", "--auth-host", "reject", "--no-instructions"),
-        ]
+        ],
+        keep=[life],
     )
     if outcome.returncode == 0:
         outcome = layout.account.run(["/bin/mv", staging, layout.data])
@@ -182,10 +193,11 @@ def _create_database(layout: Layout, installation: Installation) -> None:
 
 
 def _answer(layout: Layout, installation: Installation) -> Literal["accepting", "rejecting", "silent"]:
-    code = subprocess.run(  # noqa: S603 - a program of the wheel, no user input
-        [installation.bin / "pg_isready", "-q", "-h", layout.socket, "-p", str(PORT), "-t", "5"], check=False
-    ).returncode
-    return "accepting" if code == 0 else "rejecting" if code == 1 else "silent"
+    address = ("-h", layout.socket, "-p", str(PORT), "-U", ROLE, "-d", "postgres")
+    probe = subprocess.run(  # noqa: S603 - a program of the wheel, no user input
+        [installation.bin / "pg_isready", "-q", "-t", "5", *address], check=False, env={"LC_ALL": "C"}
+    )
+    return "accepting" if probe.returncode == 0 else "rejecting" if probe.returncode == 1 else "silent"
 
 
 def _running(layout: Layout) -> Server:

@@ -185,6 +185,8 @@ create table holdfast.work (
     step_id uuid not null,
     step_created_at timestamptz not null,
     queue text not null,
+    target text not null,  -- the queue of the present step: a hand-off may change it, the indexed one only follows later
+    patience real,         -- seconds an attempt may take; a claim turns it into deadline_at
     worker uuid,
     fence bigint not null,
     ripe_at timestamptz not null,

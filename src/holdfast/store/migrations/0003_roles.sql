@@ -31,7 +31,8 @@ begin
     ] loop
         execute format('alter table holdfast.%I enable row level security', secured);
         execute format('alter table holdfast.%I force row level security', secured);
-        execute format('create policy worker on holdfast.%I to holdfast_worker using (true) with check (true)', secured);
+        execute format('create policy worker on holdfast.%I to holdfast_worker'
+            ' using (true) with check (true)', secured);
         execute format('create policy tenant on holdfast.%I to holdfast_tenant'
             ' using (org_id = nullif(current_setting(''holdfast.org'', true), ''''))', secured);
     end loop;

@@ -19,20 +19,22 @@ begin
         ('events', 'fillfactor = 100')
     ) p (parent, options)
     cross join (
-        select ahead, case when ahead >= 0 then date_trunc('month', holdfast.clock()) + make_interval(months => ahead) end
-        from generate_series(-1, months_ahead) ahead
+        select n, case when n >= 0 then date_trunc('month', holdfast.clock()) + make_interval(months => n) end
+        from generate_series(-1, months_ahead) n
     ) m (ahead, first)
     order by p.parent, m.ahead;
 end
 $$;
 
 -- Attached, not created in place: that locks the parent against other schema changes only, while writers go on.
--- Rows that already fell into the default partition move over first.
+-- Rows that already fell into the default partition move over first. The lock timeout stays below the server's
+-- deadlock_timeout, so that in a collision with writers this side gives way.
 create function holdfast.attach_partition(parent text, child text, options text, first timestamptz, next timestamptz)
 returns void
-language plpgsql set search_path = pg_catalog, pg_temp set timezone = 'UTC' set holdfast.maintenance = 'on' as $$
+language plpgsql set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '500ms' as $$
 declare
     rest text := parent || '_default';
+    maintenance text := coalesce(current_setting('holdfast.maintenance', true), '');
 begin
     execute format('create table holdfast.%I (like holdfast.%I including all) with (%s)', child, parent, options);
     execute format('alter table holdfast.%I enable row level security', child);
@@ -43,18 +45,20 @@ begin
         return;
     end if;
     execute format('lock table holdfast.%I in access exclusive mode', rest);
+    perform set_config('holdfast.maintenance', 'on', true);
     execute format(
         'with moved as (delete from holdfast.%I where created_at >= %L and created_at < %L returning *)'
         ' insert into holdfast.%I select * from moved', rest, first, next, child);
-    execute format(
-        'alter table holdfast.%I attach partition holdfast.%I for values from (%L) to (%L)', parent, child, first, next);
+    perform set_config('holdfast.maintenance', maintenance, true);
+    execute format('alter table holdfast.%I attach partition holdfast.%I for values from (%L) to (%L)',
+        parent, child, first, next);
 end
 $$;
 
--- Safe from many processes at once; gives up after a second of waiting for writers, because it comes months early
--- and whoever calls it calls it again. Answers the partitions it made.
+-- Safe from many processes at once. It fails rather than keep writers waiting: it comes months early, and whoever
+-- calls it calls it again. Answers the partitions it made.
 create function holdfast.ensure_partitions(months_ahead int default 3) returns setof text
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     wanted record;
 begin

@@ -1,0 +1,94 @@
+"""Definitions in memory: which graph a start means, and the program an instance is pinned to.
+
+A pinned program never changes, so it is kept for good (the most recently used ones). What "the newest version" means
+does change: that answer is kept for a moment only and dropped at once when somebody publishes in this process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+
+import msgspec
+
+from holdfast.compiler.compiled import load_compiled, require_current
+from holdfast.core.program import Program, link
+from holdfast.errors import DefinitionError, NotFound
+from holdfast.store.definitions import DefinitionRow, find_definition, load_definition
+from holdfast.store.session import Session
+
+FRESH_SECONDS = 1.0
+KEPT_PROGRAMS = 1000
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """What a start needs to know of the flow it starts."""
+
+    id: bytes
+    name: str
+    version: int
+    program: Program
+
+
+class Catalog:
+    def __init__(self) -> None:
+        self._programs: OrderedDict[bytes, Program] = OrderedDict()
+        self._names: dict[tuple[str, str, int | None], tuple[float, Definition]] = {}
+
+    def forget(self, name: str) -> None:
+        self._names = {key: value for key, value in self._names.items() if key[1] != name}
+
+    def known(self, definition: bytes) -> Program | None:
+        return self._programs.get(definition)
+
+    def cached(self, org: str, name: str, version: int | None) -> Definition | None:
+        found = self._names.get((org, name, version))
+        if found is None or time.monotonic() > found[0]:
+            return None
+        return found[1]
+
+    async def program(self, session: Session, definition: bytes, *, inside: bool = False) -> Program:
+        """The graph an instance is pinned to; whether the compiler is current does not matter here (WF-07)."""
+        program = self._programs.get(definition)
+        if program is None:
+            row = await load_definition(session, definition, inside=inside)
+            if row is None:
+                raise NotFound("The definition of this instance is gone.", code="DEFINITION_MISSING")
+            program = self._link(row)
+        return program
+
+    async def find(
+        self, session: Session, org: str, name: str, version: int | None, *, inside: bool = False
+    ) -> Definition:
+        """The published definition a start means, refused if this compiler could not have made it."""
+        found = self.cached(org, name, version)
+        if found is not None:
+            return found
+        row = await find_definition(session, org, name, version, inside=inside)
+        if row is None:
+            raise await self._unknown(session, org, name, version, inside)
+        if row.status != "published":
+            raise DefinitionError(
+                f"{name!r} version {row.version} is {row.status}.",
+                code="DEFINITION_NOT_PUBLISHED",
+                hint="Start a published version.",
+            )
+        compiled = load_compiled(row.compiled, row.hash)
+        require_current(compiled)
+        definition = Definition(row.id, name, row.version, self._link(row))
+        self._names[org, name, version] = time.monotonic() + FRESH_SECONDS, definition
+        return definition
+
+    async def _unknown(self, session: Session, org: str, name: str, version: int | None, inside: bool) -> NotFound:
+        if version is not None and await find_definition(session, org, name, None, inside=inside) is not None:
+            return NotFound(
+                f"The flow {name!r} has no version {version}.", code="VERSION_UNKNOWN", hint="Publish it, or leave the version out."
+            )
+        return NotFound(f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation.")
+
+    def _link(self, row: DefinitionRow) -> Program:
+        program = link(load_compiled(row.compiled, row.hash), row.id)
+        self._programs[row.id] = program
+        if len(self._programs) > KEPT_PROGRAMS:
+            self._programs.popitem(last=False)
+        return program

@@ -1,0 +1,246 @@
+"""The committer: lanes that turn what has gathered into commits.
+
+Two lanes overlap: while one waits for PostgreSQL the other decides and encodes. A lane takes what is there at once when
+nothing is under way and lingers a moment when something is, so batches grow with load and a lone flow never waits. Every
+commit is two flushes: lock and verify, then write. A handler's result leaves the buffer only after its commit, or after
+the database has said that its lease is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.core.decision import Decision, Dispatch
+from holdfast.core.state import Instance
+from holdfast.core.status import TERMINAL
+from holdfast.errors import Busy, HoldfastError
+from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.items import Item
+from holdfast.runtime.mishaps import Mishaps
+from holdfast.runtime.plan import Plan
+from holdfast.store.commit import writes
+from holdfast.store.locks import lock
+from holdfast.store.session import COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+
+log = logging.getLogger("holdfast.commit")
+
+BUSY_PAUSE = 0.005
+RECONNECT_PAUSE = 0.25
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How the committer batches. The defaults were measured, see docs/benchmarks.md."""
+
+    lanes: int = 2
+    batch: int = 256
+    share: int = 128  # a lane takes at least this many of what is there
+    linger: float = 0.002
+
+
+class Counters(msgspec.Struct):
+    commits: int = 0
+    steps: int = 0
+    retried: int = 0
+    rejected: int = 0
+
+
+class Committer:
+    def __init__(self, dsn: str, catalog: Catalog, options: Options) -> None:
+        self.dsn = dsn
+        self.catalog = catalog
+        self.options = options
+        self.counters = Counters()
+        self.worker: bytes | None = None
+        self.leases: Callable[[Dispatch], bool] = lambda _: False
+        self.room: Callable[[], int] = lambda: 0  # how many instances with signals a lane may take on
+        self.on_leased: Callable[[Instance, Dispatch], None] = lambda _i, _d: None
+        self.on_dropped: Callable[[Item], None] = lambda _: None  # a result that will never be committed
+        self.on_commit: Callable[[Plan], None] = lambda _: None
+        self.on_reconnect: Callable[[], None] = lambda: None
+        self.signals_ready = False
+        self.buffer: deque[Item] = deque()
+        self.cache: dict[bytes, Instance] = {}
+        self.waiters: dict[bytes, list[asyncio.Future[Instance]]] = {}
+        self.active = 0
+        self._busy: set[bytes] = set()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sessions: list[Session] = []
+        self._stopping = False
+        self._mishaps = Mishaps(self)
+
+    async def start(self) -> None:
+        self._sessions = [await Session.open(self.dsn) for _ in range(self.options.lanes)]
+        self._tasks = [asyncio.create_task(self._lane(n), name=f"holdfast-lane-{n}") for n in range(self.options.lanes)]
+
+    async def stop(self) -> None:
+        """Commit what is buffered, then close."""
+        while (self.buffer or self.active) and not any(t.done() for t in self._tasks):
+            self.wake()
+            await asyncio.sleep(0.001)
+        self._stopping = True
+        self.wake()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for session in self._sessions:
+            await session.close()
+
+    def add(self, item: Item) -> None:
+        self.buffer.append(item)
+        self._wake.set()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.buffer or self.active or self._busy)
+
+    async def apply(self, item: Item, timeout: float = 2.0) -> Decision | None:
+        """Commit one signal and answer with what was decided; a legal refusal is raised."""
+        loop = asyncio.get_running_loop()
+        item.answer = loop.create_future()
+        item.deadline = loop.time() + timeout
+        self.add(item)
+        return await item.answer
+
+    # --- lanes ---------------------------------------------------------------------------------------------------
+
+    async def _lane(self, number: int) -> None:
+        options = self.options
+        while not self._stopping:
+            room = self.room() if self.signals_ready else 0
+            if not self.buffer and room <= 0:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            if self.active and len(self.buffer) < options.batch and room <= 0:
+                await asyncio.sleep(options.linger)
+            items = self._take()
+            room = min(room, options.batch - len(items)) if self.signals_ready else 0
+            if not items and room <= 0:
+                await asyncio.sleep(0)
+                continue
+            self.active += 1
+            try:
+                await self._commit(number, items, max(0, room))
+            except Exception:
+                log.exception("A commit failed in an unexpected way")
+                self._put_back(items)
+                await asyncio.sleep(RECONNECT_PAUSE)
+            finally:
+                self.active -= 1
+
+    def _take(self) -> list[Item]:
+        """At most a lane's share of what is under way, so that the other lane has something to overlap with."""
+        items: list[Item] = []
+        later: list[Item] = []
+        buffer, busy = self.buffer, self._busy
+        limit = min(self.options.batch, max(self.options.share, (len(self.cache) + len(buffer)) // self.options.lanes))
+        while buffer and len(items) < limit:
+            item = buffer.popleft()
+            (later if item.instance in busy else items).append(item)
+        buffer.extendleft(reversed(later))
+        return items
+
+    async def _commit(self, number: int, items: list[Item], claim: int) -> None:
+        ids = {item.instance for item in items}
+        self._busy |= ids
+        session = self._sessions[number]
+        try:
+            await self.attempt(session, items, claim, ids)
+        except DatabaseError as error:
+            await session.run([ROLLBACK])
+            self.forget(ids)
+            await self._mishaps.after_error(session, items, error)
+        except Disconnected:
+            self.forget(ids)
+            self._sessions[number] = await self._reconnect(session)
+            self._put_back(items)
+            self.on_reconnect()
+        except HoldfastError as error:
+            await session.run([ROLLBACK])
+            self._mishaps.give_up(items, error)
+        finally:
+            self._busy -= ids
+
+    async def attempt(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
+        """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
+        known = [(i, self.cache.get(i)) for i in {item.instance for item in items if item.fresh is None}]
+        locked = await lock(session, known, claim)
+        if claim:
+            self.signals_ready = locked.claimed >= claim
+            ids.update(locked.instances)
+            self._busy |= ids
+        plan = Plan(self.catalog, locked, self.worker, self.leases)
+        await plan.make(session, items)
+        queries = writes(plan.batch())
+        buried = self._mishaps.burials(plan)
+        await session.run([*queries, *buried, COMMIT])
+        self.counters.commits += 1
+        self._after(plan)
+        if plan.broken:
+            await self._mishaps.after_broken(session, plan.broken)
+
+    def _after(self, plan: Plan) -> None:
+        """Committed: only now may handlers of the next steps start and callers be told."""
+        counters = self.counters
+        for id, entry in plan.entries.items():
+            after = entry.decisions[-1].instance
+            works_here = False
+            for decision in entry.decisions:
+                counters.steps += len(decision.closed)
+                for dispatch in decision.dispatches:
+                    if dispatch.step in plan.leased:
+                        works_here = True
+                        self.on_leased(after, dispatch)
+            if after.status in TERMINAL:
+                self.cache.pop(id, None)
+                for waiter in self.waiters.pop(id, ()):
+                    if not waiter.done():
+                        waiter.set_result(after)
+            elif works_here or id in self.cache:
+                self.cache[id] = after
+        counters.rejected += plan.rejected
+        for answer, decision in plan.answers:
+            if not answer.done():
+                answer.set_result(decision)
+        for item, refusal in plan.refused:
+            if item.answer is not None and not item.answer.done():
+                item.answer.set_exception(refusal)
+        for item in plan.busy:
+            self._later(item)
+        self.on_commit(plan)
+
+    def _later(self, item: Item) -> None:
+        """The instance is locked elsewhere. Results wait as long as it takes; a caller is told after a while."""
+        loop = asyncio.get_running_loop()
+        if item.answer is not None and loop.time() > item.deadline:
+            if not item.answer.done():
+                item.answer.set_exception(Busy())
+            return
+        loop.call_later(BUSY_PAUSE, self.add, item)
+
+    def _put_back(self, items: list[Item]) -> None:
+        self.buffer.extendleft(reversed(items))
+        self._wake.set()
+
+    def forget(self, ids: set[bytes]) -> None:
+        for id in ids:
+            self.cache.pop(id, None)
+
+    async def _reconnect(self, session: Session) -> Session:
+        await session.close()
+        while True:
+            try:
+                return await Session.open(self.dsn)
+            except HoldfastError as failure:
+                log.warning("The database is away: %s", failure.message)
+                await asyncio.sleep(RECONNECT_PAUSE)
+

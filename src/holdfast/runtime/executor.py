@@ -1,0 +1,177 @@
+"""Runs handlers: async ones on the loop, sync ones in threads, each under its own time limit.
+
+No task per step: a runner drains jobs one after another, and only when its handler really suspends does the next runner
+take over. There are never more runners than the concurrency that was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from holdfast.core.program import Place
+from holdfast.core.signals import Failure, WorkDone, WorkFailed
+from holdfast.errors import PayloadError
+from holdfast.payloads import encode
+from holdfast.runtime.context import Context
+from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
+from holdfast.runtime.items import Item
+from holdfast.runtime.telemetry import Telemetry
+
+log = logging.getLogger("holdfast.handlers")
+
+_decode = msgspec.json.decode
+
+
+class Job(msgspec.Struct, gc=False):
+    """One call of one handler, leased to this worker."""
+
+    instance: bytes
+    org: str
+    flow: str
+    path: str
+    hop: int
+    step: bytes
+    fence: int
+    calls: int
+    place: Place
+    input: bytes
+    trace: str | None = None
+
+
+class Executor:
+    def __init__(
+        self,
+        registry: Registry,
+        concurrency: int,
+        deliver: Callable[[Item], None],
+        telemetry: Telemetry,
+        is_lost: Callable[[], bool],
+    ) -> None:
+        self.registry = registry
+        self.concurrency = concurrency
+        self.jobs: deque[Job] = deque()
+        self.running = 0
+        self._deliver = deliver
+        self._telemetry = telemetry
+        self._is_lost = is_lost
+        self._idle: list[asyncio.Future[None]] = []
+        self._waking = False
+        self._runners: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(max_workers=min(concurrency, 64), thread_name_prefix="holdfast-handler")
+        self._stopping = False
+
+    def add(self, job: Job) -> None:
+        self.jobs.append(job)
+
+    def dispatch(self) -> None:
+        """Wake one runner, or make one; it wakes the next when it finds more to do."""
+        if not self.jobs or self._waking or self._stopping:
+            return
+        if self._idle:
+            self._waking = True
+            self._idle.pop().set_result(None)
+        elif len(self._runners) < self.concurrency:
+            self._waking = True
+            runner = asyncio.create_task(self._run(), name="holdfast-runner")
+            self._runners.add(runner)
+            runner.add_done_callback(self._runners.discard)
+
+    async def stop(self, grace: float) -> None:
+        """Let running handlers finish within the grace time, then cancel them."""
+        self._stopping = True
+        deadline = asyncio.get_running_loop().time() + grace
+        while self.running and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
+        for runner in list(self._runners):
+            runner.cancel()
+        await asyncio.gather(*self._runners, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._waking = False
+        while not self._stopping:
+            while not self.jobs:
+                turn = loop.create_future()
+                self._idle.append(turn)
+                await turn
+                self._waking = False
+                if self._stopping:
+                    return
+            job = self.jobs.popleft()
+            self.running += 1
+            self.dispatch()
+            try:
+                await self._handle(job)
+            finally:
+                self.running -= 1
+
+    async def _handle(self, job: Job) -> None:
+        handler = self.registry.get(job.place.node.handler or "")
+        try:
+            if handler is None:
+                raise DoNotRetry(f"There is no handler {job.place.node.handler!r} in this worker.")
+            value = await self._call(handler, job)
+            raw = encode(value, f"the result of {job.place.id!r}")
+        except asyncio.CancelledError:
+            raise
+        except BaseException as failure:
+            if isinstance(failure, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
+            self._deliver(Item(job.instance, _failed(job, failure)))
+            return
+        self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw)))
+
+    async def _call(self, handler: Handler, job: Job) -> object:
+        context = Context(
+            instance=job.instance,
+            step=job.step,
+            node=job.place.id,
+            token=f"{job.path}@{job.hop}",
+            attempt=job.calls,
+            flow=job.flow,
+            org=job.org,
+            input=job.input,
+            is_lost=self._is_lost,
+        )
+        data = _decode(job.input)
+        if handler.convert is not None:
+            data = handler.convert(data)
+        limit = job.place.node.timeout
+        if limit is None and not self._telemetry.tracing:
+            return await self._invoke(handler, context, data)
+        with self._telemetry.step(context, job.trace):
+            async with asyncio.timeout(limit):
+                return await self._invoke(handler, context, data)
+
+    async def _invoke(self, handler: Handler, context: Context, data: object) -> object:
+        if handler.is_async:
+            return await handler.function(context, data)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, handler.function, context, data)
+
+
+def _failed(job: Job, failure: BaseException) -> WorkFailed:
+    retryable = not isinstance(failure, DoNotRetry | PayloadError)
+    return WorkFailed(job.path, job.step, job.fence, _describe(job, failure), job.calls, retryable, job.input)
+
+
+def _describe(job: Job, failure: BaseException) -> Failure:
+    """An error fit to be stored: bounded, without characters the database refuses."""
+    if isinstance(failure, TimeoutError) and job.place.node.timeout is not None:
+        return Failure("STEP_TIMEOUT", f"{job.place.id!r} took longer than {job.place.node.timeout:g} s.")
+    code = getattr(failure, "code", None)
+    name = code if isinstance(code, str) and code else type(failure).__name__
+    trace = "".join(traceback.format_exception(failure)[-6:])
+    return Failure(_clean(name, 200), _clean(str(failure) or repr(failure), 4000), {"traceback": _clean(trace, 8000)})
+
+
+def _clean(text: str, limit: int) -> str:
+    return text[:limit].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,92 @@
+"""Handlers by name: plain functions, sync or async, with typed inputs where the function asks for them."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError, NotFound
+
+Function = Callable[..., Any]
+
+
+class DoNotRetry(Exception):
+    """Raise it in a handler: the step has failed for good, another call would not help."""
+
+
+class Handler(msgspec.Struct, frozen=True):
+    name: str
+    function: Function
+    is_async: bool
+    convert: Callable[[Any], Any] | None  # to the type the function's second parameter asks for
+
+
+class Registry:
+    """What this process can do."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def register(self, name: str, function: Function) -> Function:
+        if not name:
+            raise HoldfastError("A handler needs a name.", code="HANDLER_NAME_EMPTY")
+        known = self._handlers.get(name)
+        if known is not None and known.function is not function:
+            raise HoldfastError(
+                f"The handler {name!r} is already registered.",
+                code="HANDLER_DUPLICATE",
+                hint="Give it another name, or register it once.",
+            )
+        self._handlers[name] = Handler(name, function, _is_async(function), _converter(name, function))
+        return function
+
+    def get(self, name: str) -> Handler | None:
+        return self._handlers.get(name)
+
+    def require(self, name: str) -> Handler:
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise NotFound(f"There is no handler {name!r} here.", code="HANDLER_UNKNOWN", hint="Register it in this process.")
+        return handler
+
+    def names(self) -> list[str]:
+        return sorted(self._handlers)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._handlers
+
+
+def _is_async(function: Function) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _converter(name: str, function: Function) -> Callable[[Any], Any] | None:
+    """A handler that annotates its input gets it in that type: a Pydantic model, a dataclass, a msgspec struct …"""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    if len(parameters) < 2:
+        raise HoldfastError(
+            f"The handler {name!r} must take a context and the input.",
+            code="HANDLER_SIGNATURE",
+            hint="Write it as `def handler(ctx, data): …`.",
+        )
+    wanted = _annotation(function, parameters[1].name)
+    if wanted is None or wanted is Any or wanted is object:
+        return None
+    validate = getattr(wanted, "model_validate", None)
+    if callable(validate):
+        return validate
+    return lambda value: msgspec.convert(value, wanted)
+
+
+def _annotation(function: Function, parameter: str) -> Any:
+    try:
+        return typing.get_type_hints(function).get(parameter)
+    except (NameError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,99 @@
+"""What waits for a commit: a result, a start, a request of the API, a signal out of the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from holdfast.core.decision import Decision
+from holdfast.core.signals import (
+    SYSTEM,
+    Abort,
+    Actor,
+    Cancel,
+    ChildFinished,
+    EventArrived,
+    Failure,
+    ForceFail,
+    ReceiptArrived,
+    Resume,
+    Signal,
+    Started,
+    Suspend,
+    TimerDue,
+)
+from holdfast.core.state import Instance
+from holdfast.errors import PayloadError
+from holdfast.store.commit import NewInstance
+from holdfast.store.locks import QueuedSignal
+
+
+class Item(msgspec.Struct, gc=False):
+    """One signal for one instance on its way into a commit."""
+
+    instance: bytes
+    signal: Signal
+    actor: Actor = SYSTEM
+    fresh: Instance | None = None  # a start that is decided upon in the commit that inserts it
+    new: NewInstance | None = None
+    queued: QueuedSignal | None = None  # it came out of the queue and is consumed with the commit
+    receipt: tuple[str, bytes] | None = None  # (signal id, hash): an event that must be applied once
+    answer: asyncio.Future[Decision] | None = None
+    tries: int = 0
+    deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
+
+
+class _Envelope(msgspec.Struct):
+    """The payload of a queued signal; every kind uses some of these."""
+
+    actor: Actor | None = None
+    event: str = ""
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    node: str | None = None
+    token: str | None = None
+    path: str = ""
+    wait: str = ""
+    purpose: str = ""
+    reason: str | None = None
+    status: str = ""
+    output: msgspec.Raw = msgspec.Raw(b"null")
+    error: Failure | None = None
+    if_version: int | None = None
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
+
+
+def from_queue(queued: QueuedSignal, input: bytes | None) -> Item:
+    """The item a queued signal stands for; an envelope that makes no sense is a PayloadError."""
+    try:
+        envelope = _decode(queued.payload)
+        signal = _SIGNALS[queued.kind](queued, envelope, input)
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError) as failure:
+        raise PayloadError(
+            f"The queued {queued.kind!r} signal cannot be read: {failure}",
+            code="SIGNAL_UNREADABLE",
+            hint="Look at the dead letter's envelope.",
+        ) from None
+    return Item(queued.instance, signal, envelope.actor or SYSTEM, queued=queued)
+
+
+def _optional(raw: msgspec.Raw) -> bytes | None:
+    data = bytes(raw)
+    return None if data == b"null" else data
+
+
+_SIGNALS: dict[str, Any] = {
+    "started": lambda _q, _e, input: Started(input if input is not None else b"{}"),
+    "timer": lambda _q, e, _: TimerDue(e.path, e.wait, e.purpose),
+    "event": lambda q, e, _: EventArrived(q.id, e.event, _optional(e.payload), e.node, e.token),
+    "child_finished": lambda _q, e, _: ChildFinished(e.token or "", e.status, bytes(e.output), e.error),
+    "receipt": lambda _q, e, _: ReceiptArrived(e.token or "", bytes(e.output), e.error),
+    "cancel": lambda _q, e, _: Cancel(e.reason),
+    "abort": lambda _q, e, _: Abort(e.reason),
+    "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR"),
+    "resume": lambda _q, _e, _: Resume(),
+    "force_fail": lambda _q, e, _: ForceFail(e.reason),
+}

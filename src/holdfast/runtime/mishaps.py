@@ -1,0 +1,201 @@
+"""When a commit does not go through: what is retried, what is taken apart, what is buried.
+
+The database's error class decides. A guard that did not hold (HF001, a unique key) means somebody was faster: read again
+and decide again. Trouble that passes (serialisation, locks, resources) retries the batch whole. Data the database
+refuses is poison: the batch is taken apart, every instance tried alone, and the culprit's attempt and error are
+committed on their own. Anything about the schema or privileges is systemic: nothing is blamed, an alarm is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.signals import Failure, Started, WorkDone, WorkFailed
+from holdfast.errors import HoldfastError, StoreError
+from holdfast.runtime.items import Item
+from holdfast.runtime.plan import Plan
+from holdfast.store.locks import PIN, QueuedSignal
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
+from holdfast.store.statements import SQL, Query
+
+if TYPE_CHECKING:
+    from holdfast.runtime.committer import Committer
+
+log = logging.getLogger("holdfast.commit")
+
+MAX_ATTEMPTS = 5
+MAX_TRIES = 3
+PAUSE = 0.01
+SYSTEMIC_PAUSE = 1.0
+
+_PASSES = ("40", "55", "57", "53", "08", "25")
+_POISON = ("22", "54", "P0")
+
+
+def _kind(error: DatabaseError) -> str:
+    if error.sqlstate in ("HF001", "23505"):
+        return "race"
+    if error.sqlstate.startswith(_PASSES):
+        return "passing"
+    if error.sqlstate.startswith(_POISON) or error.sqlstate in ("HF002", "23514", "23502"):
+        return "poison"
+    return "systemic"
+
+
+class Mishaps:
+    def __init__(self, committer: Committer) -> None:
+        self._committer = committer
+
+    async def after_error(self, session: Session, items: list[Item], error: DatabaseError) -> None:
+        """The batch rolled back as a whole; every item finds its way from here."""
+        committer = self._committer
+        committer.counters.retried += 1
+        kind = _kind(error)
+        if kind == "systemic":
+            log.critical("The database refuses our statements, nothing is dropped: %s", error)
+            self.give_up([i for i in items if i.answer is not None], _as_store_error(error))
+            await asyncio.sleep(SYSTEMIC_PAUSE)
+            self._again([i for i in items if i.answer is None])
+            return
+        if kind == "passing":
+            await asyncio.sleep(PAUSE)
+            self._again(items)
+            return
+        items = await self._without_lost_results(session, items)
+        if kind == "race" and all(i.tries < MAX_TRIES for i in items):
+            for item in items:
+                item.tries += 1
+                if item.fresh is not None and error.sqlstate == "23505":
+                    item.fresh = item.new = None  # it may be there already: a commit whose answer was lost
+            self._again(items)
+            return
+        await self._one_by_one(session, items, error)
+
+    def _again(self, items: list[Item]) -> None:
+        self._committer.buffer.extendleft(reversed(items))
+        self._committer.wake()
+
+    async def _without_lost_results(self, session: Session, items: list[Item]) -> list[Item]:
+        """Drop results whose lease has passed to somebody else: their commit is refused for ever."""
+        committer = self._committer
+        results = [i for i in items if isinstance(i.signal, WorkDone | WorkFailed)]
+        if not results:
+            return items
+        wanted = [(i.instance, i.instance[15], i.signal.path, i.signal.fence) for i in results]  # type: ignore[union-attr]
+        answers = await session.run([BEGIN, PIN, SQL.find_lost_work.rows(wanted, committer.worker), COMMIT])
+        lost = {(instance, path.decode()) for instance, path in rows(answers[2])}
+        kept: list[Item] = []
+        for item in items:
+            if isinstance(item.signal, WorkDone | WorkFailed) and (item.instance, item.signal.path) in lost:
+                committer.counters.rejected += 1
+                committer.on_dropped(item)
+            else:
+                kept.append(item)
+        return kept
+
+    async def _one_by_one(self, session: Session, items: list[Item], error: DatabaseError) -> None:
+        """Each instance in a transaction of its own: the innocent commit, the culprit is found."""
+        committer = self._committer
+        groups: dict[bytes, list[Item]] = {}
+        for item in items:
+            groups.setdefault(item.instance, []).append(item)
+        if not groups:
+            await self._claimed_one_by_one(session)
+        for group in groups.values():
+            try:
+                await committer.attempt(session, group, 0, set())
+            except DatabaseError as own:
+                await session.run([ROLLBACK])
+                committer.forget({group[0].instance})
+                await self._culprit(session, group, own)
+
+    async def _claimed_one_by_one(self, session: Session) -> None:
+        """The poison lay in the queue: claim one instance at a time until it shows, then count against its signal."""
+        committer = self._committer
+        for _ in range(committer.options.batch):
+            answers = await session.run([BEGIN, PIN, SQL.claim_instances.one(1), COMMIT])
+            found = rows(answers[2])
+            if not found:
+                return
+            try:
+                await committer.attempt(session, [], 1, set())
+            except DatabaseError as own:
+                await session.run([ROLLBACK])
+                await self.count_attempts(session, found[0][0], str(own))
+                return
+
+    async def _culprit(self, session: Session, group: list[Item], error: DatabaseError) -> None:
+        log.error("Instance %s cannot be committed: %s", group[0].instance.hex(), error)
+        if _kind(error) in ("race", "passing"):
+            for item in group:
+                item.tries = 0
+            await asyncio.sleep(PAUSE)
+            self._again(group)
+            return
+        for item in group:
+            if isinstance(item.signal, WorkDone):
+                self._again([_as_failure(item, error)])
+            else:
+                self.give_up([item], _as_store_error(error))
+
+    def give_up(self, items: list[Item], error: HoldfastError) -> None:
+        for item in items:
+            if item.answer is not None and not item.answer.done():
+                item.answer.set_exception(error)
+            elif item.answer is None and not isinstance(item.signal, Started):
+                log.error("Dropped %s of %s: %s", type(item.signal).__name__, item.instance.hex(), error)
+                self._committer.on_dropped(item)
+
+    # --- signals out of the queue -------------------------------------------------------------------------------------
+
+    def burials(self, plan: Plan) -> list[Query]:
+        """Signals that can never be applied go to the dead letters with the commit."""
+        if not plan.buried:
+            return []
+        rows_ = [
+            (q.instance, q.instance[15], q.id, reason, msgspec.json.encode({"code": e.code, "message": e.message}))
+            for q, reason, e in plan.buried
+        ]
+        return [SQL.bury_signals.rows(rows_, self._committer.worker)]
+
+    async def after_broken(self, session: Session, broken: list[tuple[Item, Exception]]) -> None:
+        """`decide` itself failed: count it against the signal, or fail the request."""
+        for item, failure in broken:
+            error = HoldfastError(f"The decision failed: {failure!r}", code="DECISION_FAILED")
+            if item.queued is not None:
+                await self._count(session, [item.queued], repr(failure))
+            else:
+                self.give_up([item], error)
+
+    async def count_attempts(self, session: Session, instance: bytes, error: str) -> None:
+        answers = await session.run([BEGIN, PIN, SQL.read_signals.rows([(instance, instance[15])], 1), COMMIT])
+        found = rows(answers[2])
+        if found:
+            row = found[0]
+            await self._count(session, [QueuedSignal(row[0], row[1], row[2].decode(), row[3][1:], 0, None)], error)
+
+    async def _count(self, session: Session, signals: list[QueuedSignal], error: str) -> None:
+        text = error.replace("\x00", "")[:2000]
+        query = SQL.count_attempts.rows([(q.instance, q.instance[15], q.id, text) for q in signals])
+        answers = await session.run([BEGIN, PIN, query, COMMIT])
+        worn = [(i, id) for i, id, attempts in rows(answers[2]) if int.from_bytes(attempts, "big") >= MAX_ATTEMPTS]
+        if worn:
+            detail = msgspec.json.encode({"code": "ATTEMPTS_EXHAUSTED", "message": text})
+            buried = [(i, i[15], id, "ATTEMPTS_EXHAUSTED", detail) for i, id in worn]
+            await session.run([BEGIN, PIN, SQL.bury_signals.rows(buried, self._committer.worker), COMMIT])
+
+
+def _as_failure(item: Item, error: DatabaseError) -> Item:
+    """A result the database will not store is a failure of the step, not of the engine."""
+    done = item.signal
+    assert isinstance(done, WorkDone)
+    failure = Failure("RESULT_REFUSED", f"The database refused the result: {error.text}")
+    return Item(item.instance, WorkFailed(done.path, done.step, done.fence, failure, 1, retryable=False))
+
+
+def _as_store_error(error: DatabaseError) -> StoreError:
+    return StoreError(f"The database refused to store it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate)

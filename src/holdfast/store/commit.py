@@ -1,0 +1,281 @@
+"""Decisions become rows: one set-based statement per table, whatever the size of the batch.
+
+Lock order of the store, everywhere: instances (by id) → event keys → work → signals → the rest. Whoever holds an
+instance's row lock is its single writer; pump and recovery never wait for a lock, they skip what is taken. The
+statements below are sent in that order and each carries its own guard: the version an update was decided on, the fence
+a result was produced under, the open status a close expects. A guard that does not hold raises and the batch is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.decision import Decision, Dispatch
+from holdfast.core.ids import bucket_of
+from holdfast.core.state import Instance, encode_state
+from holdfast.core.status import TERMINAL
+from holdfast.store.statements import SQL, Query
+
+KEEP_SECONDS: Final = 7 * 24 * 3600.0
+AGING_RATE: Final = 1.0  # points of priority a waiting step gains per second
+
+
+class NewInstance(msgspec.Struct, frozen=True, gc=False):
+    """What a start brings beside the decision: columns that are written once."""
+
+    input: bytes
+    business_key: str | None = None
+    attributes: bytes | None = None
+    created_by: str | None = None
+
+
+class Entry(msgspec.Struct, gc=False):
+    """All decisions of one instance in one batch, applied over `before`."""
+
+    before: Instance
+    decisions: list[Decision]
+    new: NewInstance | None = None
+
+
+class ChildStart(msgspec.Struct, frozen=True, gc=False):
+    """A sub-flow resolved to a definition."""
+
+    id: bytes
+    org: str
+    definition: bytes
+    flow: str
+    flow_version: int
+    input: bytes
+    parent: bytes
+    parent_token: str
+    trace: str | None
+
+
+class _Work(msgspec.Struct, gc=False):
+    """What a batch does to the work row of one path: which row it ends, and what it dispatches instead."""
+
+    ends: int = 0
+    dropped: bool = False
+    dispatch: Dispatch | None = None
+
+
+class Batch(msgspec.Struct, gc=False):
+    """Everything one transaction writes."""
+
+    now: int
+    worker: bytes | None
+    leases: Callable[[Dispatch], bool]  # may this step be leased to us?
+    entries: list[Entry]
+    consumed: list[tuple[bytes, bytes]]  # (instance, signal)
+    receipts: list[tuple[bytes, str, str, bytes]]  # (instance, org, signal id, hash of what it carried)
+    kept: list[tuple[bytes, str, bytes, str, bytes | None, bytes | None]]  # (instance, org, id, event, payload, actor)
+    children: list[ChildStart]
+
+
+def ripe_at(now: int, priority: int) -> int:
+    """Order of the queue: a step of low priority is as if it had been enqueued later, so it ages instead of starving."""
+    return now + int((100 - priority) / AGING_RATE * 1_000_000)
+
+
+def writes(batch: Batch) -> list[Query]:
+    """Every write of the batch, in lock order; COMMIT is the caller's."""
+    rows = _Rows(batch)
+    for entry in batch.entries:
+        rows.add(entry)
+    return rows.queries()
+
+
+class _Rows:
+    """Rows by table, gathered over the batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
+
+    def add(self, entry: Entry) -> None:
+        before, after = entry.before, entry.decisions[-1].instance
+        self._instance(entry, before, after)
+        id, bucket, org = before.id, before.id[15], before.org
+        tables = self.tables
+        work: dict[str, _Work] = {}
+        for decision in entry.decisions:
+            version_actor = decision.events[0].actor if decision.events else "system"
+            for s in decision.closed:
+                tables["close_steps"].append(
+                    (id, bucket, s.at, s.id, s.status, s.outcome, s.chosen, s.output, s.error, s.closing, s.version,
+                     s.ordinal, version_actor)
+                )  # fmt: skip
+            for s in decision.opened:
+                ended = (
+                    (s.status, s.chosen, s.output, s.error, s.closing, s.version, s.ordinal, version_actor)
+                    if s.closed
+                    else _STILL_OPEN
+                )
+                tables["open_steps"].append(
+                    (id, bucket, s.id, org, s.node, s.behaviour, s.path, s.hop, s.kind, s.run, before.entity_version, s.key,
+                     s.version, s.ordinal, version_actor, s.cause, s.status, s.input, s.detail, s.calls, s.fence, *ended)
+                )  # fmt: skip
+                tables["insert_receipts"].append((id, bucket, s.token, s.kind, s.run, org, s.key, s.id))
+            for e in decision.events:
+                tables["insert_events"].append(
+                    (id, bucket, org, e.version, e.ordinal, e.type, e.node, e.token, e.actor, e.detail)
+                )
+            self._work(work, decision)
+            self._seldom(decision, before, id, bucket, org)
+        for path, op in work.items():
+            self._work_row(id, bucket, org, path, op)
+
+    def _instance(self, entry: Entry, before: Instance, after: Instance) -> None:
+        last = entry.decisions[-1]
+        waiting_kind, waiting_until = _waiting(after)
+        completed = self.batch.now if after.status in TERMINAL else None
+        error = next((d.error for d in reversed(entry.decisions) if d.error is not None), None)
+        state = encode_state(after.state)
+        if entry.new is not None:
+            new = entry.new
+            self.tables["insert_instances"].append(
+                (after.id, after.id[15], after.org, after.definition, after.flow, after.flow_version, after.status,
+                 after.reason, after.version, state, after.data, new.input, new.business_key, new.attributes,
+                 new.created_by, after.trace, waiting_kind, waiting_until, error, completed)
+            )  # fmt: skip
+            return
+        data = None if after.data is before.data or after.data == before.data else after.data
+        self.tables["update_instances"].append(
+            (after.id, after.id[15], before.version, last.instance.version, after.status, after.reason, state, data,
+             waiting_kind, waiting_until, error, completed)
+        )  # fmt: skip
+
+    def _work(self, work: dict[str, _Work], decision: Decision) -> None:
+        """Fold releases and dispatches of one instance into at most one change per path."""
+        for r in decision.released:
+            op = work.get(r.path)
+            if op is None:
+                work[r.path] = _Work(ends=r.fence, dropped=not r.fence)
+            else:
+                op.dispatch = None
+        for d in decision.dispatches:
+            op = work.get(d.path)
+            if op is None:
+                work[d.path] = _Work(ends=d.held, dispatch=d)
+            else:
+                op.dispatch = d
+
+    def _work_row(self, id: bytes, bucket: int, org: str, path: str, op: _Work) -> None:
+        """Hand off, hand back, insert, or end: what becomes of the token's work row."""
+        tables, d = self.tables, op.dispatch
+        if d is None:
+            if op.ends:
+                tables["delete_work"].append((id, bucket, path, op.ends))
+            elif op.dropped:
+                tables["drop_work"].append((id, bucket, path))
+            return
+        leased = d.input is not None and self.batch.leases(d)
+        if op.ends and leased:
+            tables["hand_off_work"].append((id, bucket, path, op.ends, d.fence, d.step, d.at, d.queue, d.timeout))
+            return
+        ripe = ripe_at(self.batch.now, d.priority)
+        if op.ends:
+            tables["return_work"].append((id, bucket, path, op.ends, d.fence, d.step, d.at, d.queue, d.timeout, ripe))
+            return
+        if op.dropped:
+            tables["drop_work"].append((id, bucket, path))
+        worker = self.batch.worker if leased else None
+        tables["insert_work"].append((id, bucket, path, org, d.step, d.at, d.queue, d.timeout, worker, d.fence, ripe))
+
+    def _seldom(self, decision: Decision, before: Instance, id: bytes, bucket: int, org: str) -> None:
+        """Tables a plain step does not touch."""
+        tables = self.tables
+        for r in decision.retried:
+            tables["retry_steps"].append((id, bucket, r.at, r.id, r.calls, r.fence, r.error))
+        for step, at in decision.superseded:
+            tables["supersede_steps"].append((id, bucket, at, step))
+        for t in decision.timers:
+            payload = msgspec.json.encode({"path": t.path})
+            tables["insert_timers"].append((id, bucket, t.id, org, t.purpose, t.wait, payload, t.due))
+        for timer in decision.timers_ended:
+            tables["delete_timers"].append((id, bucket, timer))
+        for f in decision.effects:
+            tables["insert_effects"].append(
+                (id, bucket, f.id, org, f.step, f.token, f.type, f.payload, f.key, f.awaited, before.trace)
+            )
+            tables["insert_outbox_receipts"].append((id, bucket, "effect", f.key, org, None))
+        for w in decision.key_waits:
+            home = bucket_of(org, w.key)
+            tables["insert_key_waits"].append((org, w.event, w.key, id, w.token, home, bucket, w.step))
+        for w in decision.key_waits_ended:
+            tables["delete_key_waits"].append((org, w.event, w.key, id, w.token, bucket_of(org, w.key)))
+        for o in decision.outgoing:
+            tables["insert_signals"].append((o.instance, o.instance[15], o.id, org, o.kind, o.payload, before.trace))
+
+    def queries(self) -> list[Query]:
+        batch, tables = self.batch, self.tables
+        for instance, signal in batch.consumed:
+            tables["delete_signals"].append((instance, instance[15], signal))
+        for instance, org, key, digest in batch.receipts:
+            tables["insert_outbox_receipts"].append((instance, instance[15], "signal", key, org, digest))
+        for instance, org, id, event, payload, actor in batch.kept:
+            tables["keep_events"].append((instance, instance[15], id, org, event, payload, actor))
+        for c in batch.children:
+            self._child(c)
+        return [self._bind(name, rows) for name, rows in tables.items() if rows]
+
+    def _child(self, c: ChildStart) -> None:
+        bucket = c.id[15]
+        data = c.input if c.input[:1] == b"{" else b"{}"
+        self.tables["start_instances"].append(
+            (c.id, bucket, c.org, c.definition, c.flow, c.flow_version, data, c.input, None, None, None, c.parent,
+             c.parent_token, None, c.trace)
+        )  # fmt: skip
+        self.tables["insert_signals"].append((c.id, bucket, c.id, c.org, "started", b"{}", c.trace))
+
+    def _bind(self, name: str, rows: list[tuple[Any, ...]]) -> Query:
+        return SQL.all[name].rows(rows, *_ORDER[name](self.batch, rows))
+
+
+_STILL_OPEN: Final = (None, None, None, None, None, None, None, None)
+
+_Scalars = Callable[[Batch, Sequence[Any]], tuple[Any, ...]]
+
+# The written lock order: the statements of a batch are sent in this sequence.
+_ORDER: Final[dict[str, _Scalars]] = {
+    "insert_instances": lambda b, _: (b.now, b.worker),
+    "update_instances": lambda b, rows: (b.now, b.worker, len(rows)),
+    "start_instances": lambda b, _: (b.now,),
+    "delete_work": lambda b, rows: (b.worker, len(rows)),
+    "drop_work": lambda _b, _: (),
+    "hand_off_work": lambda b, rows: (b.now, b.worker, len(rows)),
+    "return_work": lambda b, rows: (b.worker, len(rows)),
+    "insert_work": lambda b, _: (b.now,),
+    "delete_signals": lambda _b, rows: (len(rows),),
+    "insert_signals": lambda b, _: (b.now,),
+    "insert_receipts": lambda b, _: (b.now,),
+    "open_steps": lambda b, _: (b.now,),  # before the closes: a step may open and close in one batch
+    "close_steps": lambda b, rows: (b.now, len(rows)),
+    "retry_steps": lambda _b, rows: (len(rows),),
+    "supersede_steps": lambda _b, rows: (len(rows),),
+    "insert_events": lambda b, _: (b.now,),
+    "insert_timers": lambda b, _: (b.now,),
+    "delete_timers": lambda _b, _: (),
+    "insert_outbox_receipts": lambda b, _: (b.now,),
+    "insert_effects": lambda b, _: (b.now,),
+    "keep_events": lambda b, _: (b.now, KEEP_SECONDS),
+    "insert_key_waits": lambda b, _: (b.now,),
+    "delete_key_waits": lambda _b, _: (),
+}
+
+
+def _waiting(after: Instance) -> tuple[str | None, int | None]:
+    """The summary a list shows: what kind of thing the instance waits for, and until when."""
+    kind: str | None = None
+    until: int | None = None
+    for token in after.state.tokens.values():
+        for wait in token.waits:
+            kind = kind or wait.kind
+            if wait.due is not None and (until is None or wait.due < until):
+                until = wait.due
+        if kind is None and token.phase == "resting":
+            kind = "event"
+    return kind, until

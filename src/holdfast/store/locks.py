@@ -1,0 +1,105 @@
+"""The first flush of a commit: lock the instances, see which snapshots are new, and read the database's time once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.state import EMPTY, Instance, decode_state
+from holdfast.core.status import InstanceStatus
+from holdfast.store.session import BEGIN, Session, rows
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+SIGNALS_PER_INSTANCE = 32
+PIN = SQL.pin_transaction.one()
+CLOCK = SQL.read_clock.one()
+
+
+class QueuedSignal(msgspec.Struct, frozen=True, gc=False):
+    """A row of `signals`, as it lies in the queue."""
+
+    instance: bytes
+    id: bytes
+    kind: str
+    payload: bytes
+    attempts: int
+    trace: str | None
+
+
+class Locked(msgspec.Struct, gc=False):
+    now: int
+    instances: dict[bytes, Instance]
+    inputs: dict[bytes, bytes]  # of instances that have not been decided upon yet
+    signals: list[QueuedSignal]
+    claimed: int  # signal rows the claim found
+
+
+async def lock(session: Session, known: Sequence[tuple[bytes, Instance | None]], claim: int) -> Locked:
+    """Lock what the batch is about and up to `claim` instances with ready signals. Never waits for a lock."""
+    queries = [BEGIN, PIN]
+    if known:
+        ordered = sorted(known, key=lambda k: k[0])
+        queries.append(SQL.lock_instances.rows([(i, i[15], -1 if c is None else c.version) for i, c in ordered]))
+    if claim:
+        queries.append(SQL.claim_instances.one(claim))
+    results = await session.run([*queries, CLOCK])
+    cache = dict(known)
+    locked = Locked(read_int(results[-1].get_value(0, 0) or b""), {}, {}, [], 0)
+    if known:
+        for row in rows(results[2]):
+            cached = cache[row[0]]
+            if row[8] is None and cached is not None:
+                locked.instances[row[0]] = cached
+            else:
+                _take(locked, row)
+    if claim:
+        found = rows(results[-2])
+        locked.claimed = len(found)
+        for row in found:
+            if row[0] not in locked.instances:
+                _take(locked, row)
+    await _read_signals(session, locked, bool(claim))
+    return locked
+
+
+async def _read_signals(session: Session, locked: Locked, claimed: bool) -> None:
+    """In a later statement than the lock: one that waited or skipped would not see rows committed with the version."""
+    wanted = list(locked.instances) if claimed and locked.claimed else list(locked.inputs)
+    if not wanted:
+        return
+    [result] = await session.run([SQL.read_signals.rows([(i, i[15]) for i in wanted], SIGNALS_PER_INSTANCE)])
+    for instance, id, kind, payload, attempts, trace in rows(result):
+        locked.signals.append(
+            QueuedSignal(instance, id, kind.decode(), payload[1:], read_int(attempts), trace and trace.decode())
+        )
+
+
+def _take(locked: Locked, row: Sequence[Any]) -> None:
+    instance = load_instance(row)
+    locked.instances[instance.id] = instance
+    if row[14] is not None:
+        locked.inputs[instance.id] = row[14][1:]
+
+
+def load_instance(row: Sequence[Any]) -> Instance:
+    id, version, org, definition, flow, flow_version, status, reason, state, data, entity, parent, token, trace = row[:14]
+    decided = read_int(version)
+    return Instance(
+        id,
+        org.decode(),
+        definition,
+        flow.decode(),
+        read_int(flow_version),
+        decided,
+        InstanceStatus(status.decode()),
+        decode_state(state[1:]) if decided else EMPTY,
+        data[1:],
+        None if reason is None else reason.decode(),
+        read_int(entity),
+        parent,
+        None if token is None else token.decode(),
+        None if trace is None else trace.decode(),
+    )

@@ -1,0 +1,161 @@
+-- What the database refuses whoever asks: rewritten history, changed identity, backward statuses.
+-- AFTER triggers write less WAL than BEFORE ones, and their column lists and WHEN clauses keep every legal row out of
+-- PL/pgSQL. A row that moves to another partition is deleted and inserted: the delete triggers see that.
+
+create function holdfast.refuse_change() returns trigger
+language plpgsql as $$
+begin
+    raise exception '% (row %)', tg_argv[0], coalesce(to_jsonb(old) ->> 'id', to_jsonb(old) ->> 'instance_id')
+        using errcode = 'HF002';
+end
+$$;
+
+create function holdfast.refuse_move() returns trigger
+language plpgsql as $$
+begin
+    raise exception '% % may not go from % to %', tg_argv[0], old.id, old.status, new.status using errcode = 'HF002';
+end
+$$;
+
+-- instances
+
+create trigger instances_identity
+after update of id, bucket, org_id, flow, input, idempotency_key, business_key, entity_type, entity_id,
+    parent_id, parent_token, trace, created_by, created_at
+on holdfast.instances for each row when (
+    (old.id, old.bucket, old.org_id, old.flow, old.input, old.idempotency_key, old.business_key, old.entity_type,
+        old.entity_id, old.parent_id, old.parent_token, old.trace, old.created_by, old.created_at)
+    is distinct from
+    (new.id, new.bucket, new.org_id, new.flow, new.input, new.idempotency_key, new.business_key, new.entity_type,
+        new.entity_id, new.parent_id, new.parent_token, new.trace, new.created_by, new.created_at)
+) execute function holdfast.refuse_change('What an instance was started with never changes');
+
+create trigger instances_pinned
+after update of definition_id, flow_version on holdfast.instances for each row when (
+    (old.definition_id, old.flow_version) is distinct from (new.definition_id, new.flow_version)
+    and current_setting('holdfast.migrating', true) is distinct from 'on'
+) execute function holdfast.refuse_change('An instance keeps its version of the flow until it is migrated');
+
+create trigger instances_version
+after update on holdfast.instances for each row when (new.version <= old.version)
+execute function holdfast.refuse_change('The version of an instance rises with every change');
+
+create trigger instances_status
+after update of status on holdfast.instances for each row when (
+    old.status <> new.status and old.status || '>' || new.status <> all (array[
+        'pending>running', 'pending>suspended', 'pending>dlq', 'pending>rolling_back', 'pending>completed',
+            'pending>failed', 'pending>cancelled', 'pending>aborted',
+        'running>suspended', 'running>dlq', 'running>rolling_back', 'running>completed', 'running>failed',
+            'running>cancelled', 'running>aborted',
+        'suspended>running', 'suspended>dlq', 'suspended>rolling_back', 'suspended>completed', 'suspended>failed',
+            'suspended>cancelled', 'suspended>aborted',
+        'dlq>running', 'dlq>suspended', 'dlq>rolling_back', 'dlq>completed', 'dlq>failed', 'dlq>cancelled',
+            'dlq>aborted',
+        'rolling_back>suspended', 'rolling_back>failed', 'rolling_back>cancelled', 'rolling_back>aborted'
+    ])
+) execute function holdfast.refuse_move('Instance');
+
+create trigger instances_end
+after update of completed_at on holdfast.instances for each row when (
+    old.completed_at is not null and old.completed_at is distinct from new.completed_at
+) execute function holdfast.refuse_change('The end of an instance is final');
+
+-- steps
+
+create trigger steps_identity
+after update of instance_id, bucket, created_at, id, org_id, node, behaviour, path, hop, kind, run, entity_version,
+    receipt_key, opened_version, opened_ordinal, opened_by, cause, input, detail
+on holdfast.steps for each row when (
+    (old.instance_id, old.bucket, old.created_at, old.id, old.org_id, old.node, old.behaviour, old.path, old.hop,
+        old.kind, old.run, old.entity_version, old.receipt_key, old.opened_version, old.opened_ordinal, old.opened_by,
+        old.cause, old.input, old.detail)
+    is distinct from
+    (new.instance_id, new.bucket, new.created_at, new.id, new.org_id, new.node, new.behaviour, new.path, new.hop,
+        new.kind, new.run, new.entity_version, new.receipt_key, new.opened_version, new.opened_ordinal, new.opened_by,
+        new.cause, new.input, new.detail)
+) execute function holdfast.refuse_change('What a step was opened with never changes');
+
+create trigger steps_status
+after update of status on holdfast.steps for each row when (
+    old.status <> new.status and old.status || '>' || new.status <> all (array[
+        'pending>running', 'pending>waiting_decision', 'pending>waiting', 'pending>completed', 'pending>confirmed',
+            'pending>rejected', 'pending>failed', 'pending>paused', 'pending>skipped', 'pending>cancelled',
+        'running>waiting_decision', 'running>waiting', 'running>completed', 'running>confirmed', 'running>rejected',
+            'running>failed', 'running>paused', 'running>skipped', 'running>cancelled',
+        'waiting_decision>completed', 'waiting_decision>confirmed', 'waiting_decision>rejected',
+            'waiting_decision>failed', 'waiting_decision>paused', 'waiting_decision>skipped',
+            'waiting_decision>cancelled',
+        'waiting>completed', 'waiting>confirmed', 'waiting>rejected', 'waiting>failed', 'waiting>paused',
+            'waiting>skipped', 'waiting>cancelled',
+        'completed>compensation',
+        'confirmed>compensation',
+        'failed>compensation', 'failed>superseded',
+        'paused>superseded',
+        'compensation>failed', 'compensation>rolled_back'
+    ])
+) execute function holdfast.refuse_move('Step');
+
+create trigger steps_kept
+after delete on holdfast.steps for each row when (current_setting('holdfast.maintenance', true) is distinct from 'on')
+execute function holdfast.refuse_change('Steps are the source of truth: no row is deleted or moved');
+
+-- receipts and events
+
+create trigger step_receipts_kept
+after update on holdfast.step_receipts for each row
+execute function holdfast.refuse_change('Receipts are append-only');
+
+create trigger outbox_receipts_kept
+after update on holdfast.outbox_receipts for each row
+execute function holdfast.refuse_change('Receipts are append-only');
+
+create trigger events_kept
+after update or delete on holdfast.events for each row
+when (current_setting('holdfast.maintenance', true) is distinct from 'on')
+execute function holdfast.refuse_change('The audit trail is append-only');
+
+-- effects
+
+create trigger effects_identity
+after update of instance_id, bucket, created_at, id, org_id, step_id, step_created_at, token, effect_type, payload,
+    key, awaited, trace
+on holdfast.effects for each row when (
+    (old.instance_id, old.bucket, old.created_at, old.id, old.org_id, old.step_id, old.step_created_at, old.token,
+        old.effect_type, old.payload, old.key, old.awaited, old.trace)
+    is distinct from
+    (new.instance_id, new.bucket, new.created_at, new.id, new.org_id, new.step_id, new.step_created_at, new.token,
+        new.effect_type, new.payload, new.key, new.awaited, new.trace)
+) execute function holdfast.refuse_change('What an effect was asked to do never changes');
+
+create trigger effects_status
+after update of status on holdfast.effects for each row when (
+    old.status <> new.status and old.status || '>' || new.status <> all (array[
+        'pending>processing',
+        'processing>pending', 'processing>completed', 'processing>failed', 'processing>dead_letter',
+        'failed>pending', 'failed>processing', 'failed>dead_letter',
+        'dead_letter>pending'
+    ])
+) execute function holdfast.refuse_move('Effect');
+
+create trigger effects_kept
+after delete on holdfast.effects for each row when (current_setting('holdfast.maintenance', true) is distinct from 'on')
+execute function holdfast.refuse_change('Effects are evidence: no row is deleted or moved');
+
+-- definitions
+
+create trigger definitions_published
+after update on holdfast.definitions for each row when (
+    not old.is_default and old.status <> 'draft' and (
+        (to_jsonb(old) - 'status') <> (to_jsonb(new) - 'status')
+        or (old.status <> new.status and (old.status, new.status) <> ('published', 'archived')))
+) execute function holdfast.refuse_change('A published definition never changes; publish a new version');
+
+create trigger definitions_default
+after update on holdfast.definitions for each row when (old.is_default)
+execute function holdfast.refuse_change('A generated envelope never changes; generate a new version');
+
+create trigger definitions_kept
+after delete on holdfast.definitions for each row when (old.is_default or old.status <> 'draft')
+execute function holdfast.refuse_change('A published definition is never deleted; archive it');
+
+revoke all on function holdfast.refuse_change, holdfast.refuse_move from public;

@@ -1,0 +1,325 @@
+-- Start, signal and cancel for triggers, other languages and callers with a transaction of their own.
+-- They only insert rows: no instance is locked and nothing is decided here, so the caller's transaction stays short
+-- and can roll everything back. Error codes end in the HTTP status that means the same: HF403, HF404, HF409, HF413,
+-- HF422.
+
+-- The organisation to act for. Workers may name any; every other login only those granted to it.
+create function holdfast.acting_org(org text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    wanted text := coalesce(nullif(org, ''), nullif(current_setting('holdfast.org', true), ''));
+    granted text[];
+begin
+    if pg_has_role(session_user, 'holdfast_worker', 'member') then
+        return coalesce(wanted, 'default');
+    end if;
+    granted := array(select g.org_id from holdfast.tenant_grants g where g.role_name = session_user);
+    if wanted is null and cardinality(granted) = 1 then
+        return granted[1];
+    end if;
+    if wanted is null or wanted <> all (granted) then
+        raise exception 'Login "%" may not act for organisation "%"', session_user, coalesce(wanted, '')
+            using errcode = 'HF403', hint = 'Insert (role_name, org_id) into holdfast.tenant_grants to allow it.';
+    end if;
+    return wanted;
+end
+$$;
+
+create function holdfast.check_name(label text, name text, longest int) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    if octet_length(name) not between 1 and longest then
+        raise exception 'The % has % bytes; 1 to % are allowed', label, octet_length(name), longest
+            using errcode = 'HF422';
+    end if;
+end
+$$;
+
+-- The same limits as everywhere else: 2 MiB, 64 levels, integers of 64 bits. The cheap test always comes first.
+create function holdfast.check_payload(label text, payload jsonb) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    written text := payload::text;
+begin
+    if octet_length(written) > 2097152 then
+        raise exception 'The % is % bytes of JSON; at most 2097152 can be stored', label, octet_length(written)
+            using errcode = 'HF413', hint = 'Store the content elsewhere and pass a reference to it.';
+    end if;
+    if length(written) > 128 and jsonb_path_exists(
+        payload, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")'
+    ) then
+        raise exception 'The % is nested deeper than 64 levels', label using errcode = 'HF422';
+    end if;
+    if written ~ '[0-9]{19}' and jsonb_path_exists(
+        payload, 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775808))'
+    ) then
+        raise exception 'The % holds a number beyond 64 bits', label
+            using errcode = 'HF422', hint = 'Pass large numbers as strings.';
+    end if;
+end
+$$;
+
+-- A hint only, with a constant payload; a caller with an on-commit hook of its own switches it off.
+create function holdfast.wake_workers() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if current_setting('holdfast.notify', true) is distinct from 'off' then
+        perform pg_notify('holdfast', '');
+    end if;
+end
+$$;
+
+-- The status of an instance as this transaction sees it; another organisation's instance does not exist.
+create function holdfast.status_of(instance uuid, tenant text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    found_status text;
+begin
+    select i.status into found_status
+    from holdfast.instances i
+    where i.id = instance and i.bucket = get_byte(uuid_send(instance), 15) and i.org_id = tenant;
+    if found_status is null then
+        raise exception 'There is no instance %', instance
+            using errcode = 'HF404', hint = 'Check the id and the organisation it belongs to.';
+    end if;
+    return found_status;
+end
+$$;
+
+create function holdfast.refuse_terminal(instance uuid, status text) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    if status in ('completed', 'failed', 'cancelled', 'aborted') then
+        raise exception 'Instance % is already %', instance, status using errcode = 'HF409';
+    end if;
+end
+$$;
+
+create function holdfast.actor_of(by text) returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return jsonb_build_object('id', coalesce(by, session_user::text));
+end
+$$;
+
+-- The newest published definition that can be executed; an organisation's own comes before the system's.
+create function holdfast.startable(flow text, version int, tenant text, out definition_id uuid, out flow_version int)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    select d.id, d.version into definition_id, flow_version
+    from holdfast.definitions d
+    where d.org_id in (tenant, '_system')
+      and d.kind in ('saga', 'steps', 'machine', 'effective')
+      and d.name = startable.flow
+      and d.status = 'published'
+      and (startable.version is null or d.version = startable.version)
+    order by d.org_id = '_system', d.version desc
+    limit 1;
+    if definition_id is null then
+        raise exception 'There is no published flow "%"%', flow, coalesce(' in version ' || startable.version, '')
+            using errcode = 'HF404', hint = format('Publish it for organisation "%s" first.', tenant);
+    end if;
+end
+$$;
+
+-- Stores a pending instance. The same key with the same input answers the instance that is already there.
+create function holdfast.start(
+    flow text,
+    input jsonb default '{}',
+    key text default null,
+    version int default null,
+    business_key text default null,
+    by text default null,
+    org text default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    given jsonb := coalesce(input, '{}');
+    -- The idempotency key decides the bucket before the business key does: its uniqueness lives inside one bucket.
+    instance uuid := holdfast.new_id(holdfast.bucket_of(tenant, coalesce(key, business_key)));
+    pinned record;
+    earlier record;
+    moment timestamptz := holdfast.clock();
+begin
+    perform holdfast.check_name('key', key, 500);
+    perform holdfast.check_name('business key', business_key, 500);
+    perform holdfast.check_payload('input', given);
+    select * into pinned from holdfast.startable(flow, version, tenant);
+
+    insert into holdfast.instances (
+        id, bucket, org_id, definition_id, flow, flow_version, status, version, state, data, input,
+        idempotency_key, business_key, created_by, created_at, updated_at
+    ) values (
+        instance, get_byte(uuid_send(instance), 15), tenant, pinned.definition_id, start.flow, pinned.flow_version,
+        'pending', 0, '{}', case when jsonb_typeof(given) = 'object' then given else '{}' end, given,
+        start.key, start.business_key, start.by, moment, moment
+    ) on conflict do nothing;
+
+    if not found then
+        select i.id, i.input into earlier
+        from holdfast.instances i
+        where i.org_id = tenant and i.flow = start.flow and i.idempotency_key = start.key
+          and i.bucket = get_byte(uuid_send(instance), 15);
+        if earlier.id is null then
+            raise exception 'The instance with key "%" vanished meanwhile; try again', key using errcode = '40001';
+        end if;
+        if earlier.input <> given then
+            raise exception 'Key "%" of flow "%" already started % with another input', key, flow, earlier.id
+                using errcode = 'HF409', hint = 'Use a new key for a new input.';
+        end if;
+        return earlier.id;
+    end if;
+
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+    values (
+        instance, holdfast.new_id(get_byte(uuid_send(instance), 15)), get_byte(uuid_send(instance), 15), tenant,
+        'started', '{}', moment
+    );
+    perform holdfast.wake_workers();
+    return instance;
+end
+$$;
+
+-- Sends an event to one instance. The same signal id counts once; with other content it is a conflict.
+create function holdfast.signal(
+    instance uuid,
+    event text,
+    payload jsonb default null,
+    id uuid default null,
+    node text default null,
+    by text default null,
+    org text default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    status text := holdfast.status_of(instance, tenant);
+    shard smallint := get_byte(uuid_send(instance), 15);
+    signal_id uuid := coalesce(id, holdfast.new_id(shard));
+    envelope jsonb := jsonb_build_object(
+        'event', event, 'payload', payload, 'node', node, 'actor', holdfast.actor_of(by));
+    content bytea := sha256(convert_to(envelope::text, 'UTF8'));
+    earlier bytea;
+    moment timestamptz := holdfast.clock();
+begin
+    perform holdfast.check_name('event', coalesce(event, ''), 200);
+    perform holdfast.check_payload('payload', payload);
+
+    insert into holdfast.outbox_receipts (instance_id, source, key, bucket, org_id, hash, created_at)
+    values (instance, 'signal', signal_id::text, shard, tenant, content, moment)
+    on conflict do nothing;
+    if not found then
+        select r.hash into earlier
+        from holdfast.outbox_receipts r
+        where r.instance_id = instance and r.source = 'signal' and r.key = signal_id::text and r.bucket = shard;
+        if earlier is distinct from content then
+            raise exception 'Signal % was already sent to instance % with other content', signal_id, instance
+                using errcode = 'HF409', hint = 'Use a new id for a new signal.';
+        end if;
+        return signal_id;
+    end if;
+
+    perform holdfast.refuse_terminal(instance, status);
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+    values (instance, signal_id, shard, tenant, 'event', envelope, moment);
+    perform holdfast.wake_workers();
+    return signal_id;
+end
+$$;
+
+-- Sends an event to every instance that waits for (event, key), now or within seven days.
+create function holdfast.signal_key(
+    event text,
+    key text,
+    payload jsonb default null,
+    id uuid default null,
+    by text default null,
+    org text default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    tenant text := holdfast.acting_org(org);
+    shard smallint := holdfast.bucket_of(tenant, key);
+    event_id uuid := coalesce(id, holdfast.new_id(shard));
+    actor jsonb := holdfast.actor_of(by);
+    earlier record;
+    moment timestamptz := holdfast.clock();
+begin
+    perform holdfast.check_name('event', coalesce(event, ''), 200);
+    perform holdfast.check_name('key', coalesce(key, ''), 500);
+    perform holdfast.check_payload('payload', payload);
+
+    -- Held until the end of the transaction: a commit that opens a wait sees this event or is seen here, never neither.
+    insert into holdfast.event_keys as k (org_id, event, key, bucket)
+    values (tenant, signal_key.event, signal_key.key, shard)
+    on conflict (org_id, event, key, bucket) do update set event = k.event;
+
+    insert into holdfast.key_events (org_id, event, key, id, bucket, payload, actor, created_at, expires_at)
+    values (
+        tenant, signal_key.event, signal_key.key, event_id, shard, signal_key.payload, actor, moment,
+        moment + interval '7 days'
+    ) on conflict do nothing;
+    if not found then
+        select e.payload, e.actor into earlier
+        from holdfast.key_events e
+        where e.org_id = tenant and e.event = signal_key.event and e.key = signal_key.key and e.id = event_id
+          and e.bucket = shard;
+        if earlier.payload is distinct from signal_key.payload or earlier.actor is distinct from actor then
+            raise exception 'Event % was already sent to key "%" with other content', event_id, key
+                using errcode = 'HF409', hint = 'Use a new id for a new event.';
+        end if;
+        return event_id;
+    end if;
+
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+    select
+        w.instance_id,
+        md5(event_id::text || '|' || w.instance_id::text || '|' || w.token)::uuid,
+        w.instance_bucket,
+        tenant,
+        'event',
+        jsonb_build_object('event', signal_key.event, 'payload', signal_key.payload, 'token', w.token,
+            'step', w.step_id, 'actor', actor),
+        moment
+    from holdfast.key_waits w
+    where w.org_id = tenant and w.event = signal_key.event and w.key = signal_key.key and w.bucket = shard
+    on conflict do nothing;
+    perform holdfast.wake_workers();
+    return event_id;
+end
+$$;
+
+-- Asks an instance to stop; whether it rolls back is its graph's policy. Answers the signal's id.
+create function holdfast.cancel(
+    instance uuid,
+    reason text default null,
+    by text default null,
+    org text default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    shard smallint := get_byte(uuid_send(instance), 15);
+    signal_id uuid := holdfast.new_id(shard);
+begin
+    perform holdfast.check_name('reason', reason, 2000);
+    perform holdfast.refuse_terminal(instance, holdfast.status_of(instance, tenant));
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+    values (
+        instance, signal_id, shard, tenant, 'cancel',
+        jsonb_build_object('reason', reason, 'actor', holdfast.actor_of(by)), holdfast.clock()
+    );
+    perform holdfast.wake_workers();
+    return signal_id;
+end
+$$;
+
+revoke all on function
+    holdfast.acting_org, holdfast.check_name, holdfast.check_payload, holdfast.wake_workers, holdfast.status_of,
+    holdfast.refuse_terminal, holdfast.actor_of, holdfast.startable,
+    holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel
+    from public;
+grant execute on function holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel
+    to holdfast_worker, holdfast_tenant;

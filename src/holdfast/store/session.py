@@ -1,0 +1,145 @@
+"""One connection as a pipeline of prepared statements, straight on libpq: an eighth of the cost of driver cursors.
+
+`run` sends any number of queries in one flush and gives back a result per query; the first error is raised after all of
+them have been read, so the connection is always in step. Everything is prepared when the session opens: a Parse that
+stood behind an error in a pipeline would be skipped and the client would never know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from holdfast.errors import StoreError
+from holdfast.store.statements import SQL, Query
+
+_BINARY: Final = pq.Format.BINARY
+_FORMATS: Final = [[_BINARY] * n for n in range(64)]
+
+BEGIN: Final = Query(b"begin", [])
+COMMIT: Final = Query(b"commit", [])
+ROLLBACK: Final = Query(b"rollback", [])
+_CONTROL: Final = {b"begin": b"begin", b"commit": b"commit", b"rollback": b"rollback"}
+
+
+class DatabaseError(Exception):
+    """A statement failed; `sqlstate` says in which way."""
+
+    def __init__(self, sqlstate: str, message: str, statement: str) -> None:
+        super().__init__(f"{sqlstate} in {statement}: {message}")
+        self.sqlstate = sqlstate
+        self.statement = statement
+        self.text = message
+
+
+class Disconnected(Exception):
+    """The connection is gone; whether a COMMIT under way took effect must be read, never assumed."""
+
+
+class Session:
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+        self._pg = connection.pgconn
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[None] | None = None
+        self._lock = asyncio.Lock()
+        self.statements = 0
+
+    @classmethod
+    async def open(cls, dsn: str) -> Session:
+        try:
+            connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
+        except psycopg.OperationalError as failure:
+            raise StoreError(
+                f"No connection to PostgreSQL: {str(failure).strip().splitlines()[-1]}",
+                code="STORE_UNREACHABLE",
+                hint="Check the DSN, and that the server is up and accepts connections.",
+            ) from None
+        self = cls(connection)
+        self._prepare()
+        return self
+
+    def _prepare(self) -> None:
+        for name, sql in {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}.items():
+            result = self._pg.prepare(name, sql)
+            if result.status != pq.ExecStatus.COMMAND_OK:
+                raise StoreError(
+                    f"The statement {name.decode()} does not fit the schema: {result.error_message.decode().strip()}",
+                    code="SCHEMA_MISMATCH",
+                    hint="Run `holdfast db migrate` and check that the login may use the schema.",
+                )
+        self._pg.nonblocking = 1
+        self._pg.enter_pipeline_mode()
+        self._loop.add_reader(self._pg.socket, self._ready)
+
+    def _ready(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def run(self, queries: Sequence[Query]) -> list[PGresult]:
+        """One flush: a result per query, or the first error once everything has been read."""
+        async with self._lock:
+            try:
+                return await self._exchange(queries)
+            except psycopg.OperationalError as failure:
+                raise Disconnected(str(failure)) from None
+
+    async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
+        pg = self._pg
+        for name, parameters in queries:
+            pg.send_query_prepared(name, parameters, _FORMATS[len(parameters)], _BINARY)
+        pg.pipeline_sync()
+        self.statements += len(queries)
+        writing = pg.flush() != 0
+        if writing:  # more than the socket takes: read while writing, or both sides would wait
+            self._loop.add_writer(pg.socket, self._ready)
+        results: list[PGresult] = []
+        error: DatabaseError | None = None
+        try:
+            while True:
+                while not pg.is_busy():
+                    result = pg.get_result()
+                    if result is None:
+                        continue
+                    if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                        if error is not None:
+                            raise error
+                        return results
+                    if result.status == pq.ExecStatus.FATAL_ERROR and error is None:
+                        error = _error(result, queries[len(results)].name)
+                    results.append(result)
+                self._waiting = self._loop.create_future()
+                await self._waiting
+                pg.consume_input()
+                if writing and pg.flush() == 0:
+                    self._loop.remove_writer(pg.socket)
+                    writing = False
+        finally:
+            if writing:
+                self._loop.remove_writer(pg.socket)
+
+    @property
+    def broken(self) -> bool:
+        return self._pg.status != pq.ConnStatus.OK
+
+    async def close(self) -> None:
+        if self._pg.status == pq.ConnStatus.OK:
+            self._loop.remove_reader(self._pg.socket)
+        await self._connection.close()
+
+
+def _error(result: PGresult, name: bytes) -> DatabaseError:
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
+    message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"unknown"
+    return DatabaseError(state.decode(), message.decode(errors="replace"), name.decode())
+
+
+def rows(result: PGresult) -> list[list[Any]]:
+    """All values of a result as raw binary, None for null."""
+    get, columns = result.get_value, range(result.nfields)
+    return [[get(r, c) for c in columns] for r in range(result.ntuples)]

@@ -1,0 +1,3 @@
+-- The token is gone: end its work whoever holds it; a late result will find no row and be refused.
+delete from holdfast.work t using unnest($1::uuid[], $2::smallint[], $3::text[]) as u(instance, bucket, path)
+where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.path = u.path

@@ -1,0 +1,17 @@
+-- Turn due timers into signals, oldest first.
+with due as materialized (
+    select t.instance_id, t.id, t.bucket from holdfast.timers t
+    where t.due_at <= (select holdfast.clock())
+    order by t.due_at limit $1::bigint
+    for update skip locked
+), gone as (
+    delete from holdfast.timers t using due d
+    where t.instance_id = any(array[d.instance_id]) and t.id = d.id and t.bucket = d.bucket
+    returning t.*
+)
+insert into holdfast.signals (instance_id, bucket, id, org_id, kind, payload, ripe_at)
+select g.instance_id, g.bucket, g.id, g.org_id, 'timer',
+    coalesce(g.payload, '{}') || jsonb_build_object('wait', g.wait, 'purpose', g.purpose, 'due_at', g.due_at), g.due_at
+from gone g
+on conflict do nothing
+returning instance_id

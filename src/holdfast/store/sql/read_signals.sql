@@ -1,0 +1,10 @@
+-- The ready signals of locked instances in the order they fold, a bounded number of each.
+select s.instance_id, s.id, s.kind, s.payload, s.attempts, s.trace
+from unnest($1::uuid[], $2::smallint[]) as u(id, bucket)
+cross join lateral (
+    select * from holdfast.signals t
+    where t.instance_id = any(array[u.id]) and t.bucket = u.bucket
+    order by t.ripe_at, t.id
+    limit $3::bigint
+    for update skip locked
+) s

@@ -1,0 +1,14 @@
+-- The oldest kept event of each wait that just opened, taken out of the inbox.
+with oldest as materialized (
+    select s.instance_id, s.id, s.bucket, u.token
+    from unnest($1::uuid[], $2::smallint[], $3::text[], $4::text[]) as u(instance, bucket, event, token)
+    cross join lateral (
+        select t.instance_id, t.id, t.bucket from holdfast.inbox t
+        where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.event = u.event
+            and t.expires_at > (select holdfast.clock())
+        order by t.created_at, t.id limit 1
+    ) s
+)
+delete from holdfast.inbox t using oldest o
+where t.instance_id = any(array[o.instance_id]) and t.id = o.id and t.bucket = o.bucket
+returning t.instance_id, t.id, t.event, t.payload, t.actor, o.token

@@ -1,0 +1,82 @@
+"""The SQL of the store: one statement per file in `sql/`, loaded once, parameters typed by their casts.
+
+Rules the files follow so that no plan can flip: every equality comes out of the `unnest`, the leading key is written
+`t.key = any(array[u.key])` (indexable, but neither hash- nor merge-joinable, so probing the primary key is the only
+plan there is), and row counts that must hold are checked by `holdfast.expect` on the server, before COMMIT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+from holdfast.store.wire import array_encoder, scalar_encoder
+
+_PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)(\[\])?")
+
+
+class Query(NamedTuple):
+    """A statement with its parameters, ready to be sent."""
+
+    name: bytes
+    parameters: list[bytes | None]
+
+
+class Statement:
+    """One file of `sql/`. Array parameters come first and take the columns of a batch; scalars follow."""
+
+    def __init__(self, name: str, sql: str) -> None:
+        self.name = name.encode()
+        self.sql = sql.encode()
+        self.purpose = sql.splitlines()[0].removeprefix("--").strip()
+        kinds = {int(n): (kind, bool(many)) for n, kind, many in _PARAMETER.findall(sql)}
+        ordered = [kinds[n] for n in sorted(kinds)]
+        if sorted(kinds) != list(range(1, len(kinds) + 1)):
+            raise ValueError(f"{name}.sql: every parameter must be cast and numbered without gaps")
+        self._columns = [array_encoder(kind) for kind, many in ordered if many]
+        self._scalars = [scalar_encoder(kind) for kind, many in ordered if not many]
+        if [many for _, many in ordered] != [True] * len(self._columns) + [False] * len(self._scalars):
+            raise ValueError(f"{name}.sql: arrays come before scalars")
+
+    def rows(self, batch: Sequence[tuple[Any, ...]], *scalars: Any) -> Query:
+        """Bind a batch of rows, column by column."""
+        parameters: list[bytes | None] = [
+            encode(column) for encode, column in zip(self._columns, zip(*batch, strict=True), strict=True)
+        ]
+        parameters += [encode(value) for encode, value in zip(self._scalars, scalars, strict=True)]
+        return Query(self.name, parameters)
+
+    def one(self, *scalars: Any) -> Query:
+        return Query(self.name, [encode(value) for encode, value in zip(self._scalars, scalars, strict=True)])
+
+    def arrays(self, columns: Iterable[Sequence[Any]], *scalars: Any) -> Query:
+        """Bind whole columns, which may be empty."""
+        parameters: list[bytes | None] = [encode(c) for encode, c in zip(self._columns, columns, strict=True)]
+        parameters += [encode(value) for encode, value in zip(self._scalars, scalars, strict=True)]
+        return Query(self.name, parameters)
+
+
+class _Statements:
+    """`SQL.close_steps` is `sql/close_steps.sql`; a name without a file is an AttributeError at import."""
+
+    def __init__(self) -> None:
+        files = resources.files("holdfast.store").joinpath("sql")
+        self.all = {f.name[:-4]: Statement(f.name[:-4], f.read_text()) for f in files.iterdir() if f.name.endswith(".sql")}
+
+    def __getattr__(self, name: str) -> Statement:
+        try:
+            return self.all[name]
+        except KeyError:
+            raise AttributeError(f"there is no sql/{name}.sql") from None
+
+
+@cache
+def load() -> _Statements:
+    return _Statements()
+
+
+SQL: Final = load()
+Reader = Callable[[bytes], Any]

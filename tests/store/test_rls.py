@@ -1,0 +1,202 @@
+"""Who may see and change what: tenants their own rows only, workers everything but history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+import schema_rows as rows
+from schema_rows import insert
+
+pytest_plugins = ("schema_db",)
+
+Db = psycopg.Connection[Any]
+
+DENIED = "42501"
+
+TENANT_TABLES = ("instances", "steps", "events", "definitions", "dead_letters", "effects", "timers")
+APPEND_ONLY = ("step_receipts", "outbox_receipts", "events")
+
+
+@pytest.fixture
+def world(db: Db) -> Db:
+    """Rows of two organisations and of the system."""
+    for org in ("acme", "globex"):
+        insert(db, "instances", rows.instance(org_id=org))
+        insert(db, "steps", rows.step(org_id=org))
+        insert(db, "events", rows.event(org_id=org))
+        insert(db, "effects", rows.effect(org_id=org))
+        insert(db, "step_receipts", rows.receipt(org_id=org))
+    for org in ("acme", "globex", "_system"):
+        insert(db, "definitions", rows.definition(org_id=org))
+    return db
+
+
+def orgs(db: Db, table: str) -> set[str]:
+    return {org for (org,) in db.execute(f"select org_id from holdfast.{table}")}
+
+
+def denied(db: Db, statement: str) -> None:
+    with pytest.raises(psycopg.Error) as caught, db.transaction():
+        db.execute(statement)
+    assert caught.value.sqlstate == DENIED
+
+
+def test_every_table_with_an_organisation_is_secured(db: Db) -> None:
+    open_tables = db.execute(
+        """
+        select c.oid::regclass::text from pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attname = 'org_id'
+        where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p')
+          and not (c.relrowsecurity and c.relforcerowsecurity
+              and exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'worker'))
+        """
+    ).fetchall()
+    assert open_tables == []
+
+
+def test_every_key_ends_with_the_bucket(db: Db) -> None:
+    wrong = db.execute(
+        """
+        select i.indexrelid::regclass::text from pg_index i
+        join pg_attribute b on b.attrelid = i.indrelid and b.attname = 'bucket'
+        join pg_class c on c.oid = i.indrelid and c.relnamespace = 'holdfast'::regnamespace
+        where i.indisunique and i.indkey[i.indnkeyatts - 1] <> b.attnum
+        """
+    ).fetchall()
+    assert wrong == []
+
+
+def test_a_tenant_sees_its_own_rows(world: Db) -> None:
+    world.execute("set local role holdfast_tenant")
+    world.execute("set local holdfast.org = 'acme'")
+    assert orgs(world, "instances") == {"acme"}
+    assert orgs(world, "steps") == {"acme"}
+    assert orgs(world, "events") == {"acme"}
+    assert orgs(world, "effects") == {"acme"}
+    assert orgs(world, "definitions") == {"acme", "_system"}
+
+
+@pytest.mark.parametrize("setting", ["", "nobody", "%"])
+def test_a_tenant_without_an_organisation_sees_nothing(world: Db, setting: str) -> None:
+    world.execute("set local role holdfast_tenant")
+    world.execute("select set_config('holdfast.org', %s, true)", (setting,))
+    for table in TENANT_TABLES:
+        assert orgs(world, table) <= {"_system"}
+
+
+def test_a_tenant_without_the_setting_sees_nothing(world: Db) -> None:
+    world.execute("set local role holdfast_tenant")
+    assert orgs(world, "instances") == set()
+
+
+def test_a_tenant_changes_nothing(world: Db) -> None:
+    world.execute("set local role holdfast_tenant")
+    world.execute("set local holdfast.org = 'acme'")
+    for table in TENANT_TABLES:
+        denied(world, f"insert into holdfast.{table} default values")
+        denied(world, f"update holdfast.{table} set org_id = 'acme'")
+        denied(world, f"delete from holdfast.{table}")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "step_receipts",
+        "outbox_receipts",
+        "work",
+        "signals",
+        "inbox",
+        "event_keys",
+        "key_events",
+        "key_waits",
+        "workers",
+    ],
+)
+def test_a_tenant_does_not_read_the_machinery(world: Db, table: str) -> None:
+    world.execute("set local role holdfast_tenant")
+    denied(world, f"select from holdfast.{table}")
+
+
+def test_partitions_are_no_way_around(world: Db) -> None:
+    names = [
+        name
+        for (name,) in world.execute(
+            "select inhrelid::regclass::text from pg_inherits where inhparent in ("
+            "'holdfast.steps'::regclass, 'holdfast.events'::regclass, 'holdfast.effects'::regclass)"
+        )
+    ]
+    assert len(names) >= 15
+    for role in ("holdfast_tenant", "holdfast_worker"):
+        world.execute(f"set local role {role}")
+        for name in names:
+            denied(world, f"select from {name}")
+
+
+def test_a_worker_sees_and_writes_every_organisation(world: Db) -> None:
+    world.execute("set local role holdfast_worker")
+    assert orgs(world, "instances") == {"acme", "globex"}
+    row = insert(world, "instances", rows.instance(org_id="initech"))
+    changed = world.execute("update holdfast.instances set version = 2 where id = %s", (row["id"],))
+    assert changed.rowcount == 1
+    assert world.execute("select from holdfast.instances for update").rowcount == 3
+    assert world.execute("select from holdfast.steps for update").rowcount == 2
+
+
+def test_a_worker_closes_steps_but_never_rewrites_them(world: Db) -> None:
+    world.execute("set local role holdfast_worker")
+    assert world.execute("update holdfast.steps set status = 'completed', calls = 1, fence = 2").rowcount == 2
+    for column in ("node", "input", "receipt_key", "created_at", "detail", "opened_by"):
+        denied(world, f"update holdfast.steps set {column} = {column}")
+
+
+@pytest.mark.parametrize("table", [*APPEND_ONLY, "steps", "instances", "definitions", "effects", "dead_letters"])
+def test_a_worker_never_deletes_history(world: Db, table: str) -> None:
+    world.execute("set local role holdfast_worker")
+    denied(world, f"delete from holdfast.{table}")
+    denied(world, f"truncate holdfast.{table}")
+
+
+@pytest.mark.parametrize("table", APPEND_ONLY)
+def test_a_worker_only_appends(world: Db, table: str) -> None:
+    world.execute("set local role holdfast_worker")
+    denied(world, f"update holdfast.{table} set org_id = org_id")
+
+
+def test_a_worker_does_not_touch_the_schema(world: Db) -> None:
+    world.execute("set local role holdfast_worker")
+    denied(world, "insert into holdfast.schema_version values (99, 'x', 'x', now())")
+    denied(world, "create table holdfast.mine ()")
+    denied(world, "select holdfast.attach_partition('steps', 'steps_x', 'fillfactor = 50', null, null)")
+    world.execute("select holdfast.ensure_partitions()")
+
+
+def test_a_stranger_gets_nowhere(world: Db) -> None:
+    world.execute("create role passer_by")
+    world.execute("set local role passer_by")
+    denied(world, "select from holdfast.instances")
+    denied(world, "select holdfast.start('order')")
+    denied(world, "select holdfast.expect('x', 1, 1)")
+
+
+def test_only_the_verbs_are_open_to_tenants(db: Db) -> None:
+    names = {
+        name
+        for (name,) in db.execute(
+            "select proname from pg_proc where pronamespace = 'holdfast'::regnamespace"
+            " and has_function_privilege('holdfast_tenant', oid, 'execute')"
+        )
+    }
+    assert names == {"start", "signal", "signal_key", "cancel"}
+
+
+def test_functions_with_raised_rights_pin_their_search_path(db: Db) -> None:
+    loose = db.execute(
+        """
+        select proname from pg_proc
+        where pronamespace = 'holdfast'::regnamespace and prosecdef
+          and not coalesce(proconfig, '{}') @> array['search_path=pg_catalog, pg_temp']
+        """
+    ).fetchall()
+    assert loose == []

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.settings import Settings
+
+
+def test_nothing_set_means_the_defaults() -> None:
+    assert Settings.from_environment({}) == Settings(dsn="", home=None, org="default", log_level="info")
+    assert Settings.from_environment({"HOLDFAST_DSN": " ", "HOLDFAST_ORG": ""}) == Settings()
+
+
+def test_everything_set() -> None:
+    settings = Settings.from_environment(
+        {
+            "HOLDFAST_DSN": "postgresql://app@db/orders",
+            "HOLDFAST_HOME": "/srv/holdfast",
+            "HOLDFAST_ORG": "acme",
+            "HOLDFAST_LOG": "DEBUG",
+        }
+    )
+    assert settings == Settings("postgresql://app@db/orders", Path("/srv/holdfast"), "acme", "debug")
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_ORG", "acme")
+    assert Settings.from_environment().org == "acme"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HOLDFAST_DSN", "mysql://root:hunter2@db/orders"),
+        ("HOLDFAST_HOME", "data/holdfast"),
+        ("HOLDFAST_ORG", "Acme Inc."),
+        ("HOLDFAST_ORG", "x" * 64),
+        ("HOLDFAST_LOG", "loud"),
+    ],
+)
+def test_a_bad_value_names_its_variable(variable: str, value: str) -> None:
+    with pytest.raises(HoldfastError) as refused:
+        Settings.from_environment({variable: value})
+    assert refused.value.code == "SETTING_INVALID"
+    assert refused.value.message.startswith(variable)
+    assert refused.value.hint
+    assert "hunter2" not in str(refused.value)
