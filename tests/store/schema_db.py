@@ -72,8 +72,8 @@ def private_dsn(empty_dsn: str) -> str:
 
 @pytest.fixture
 def db(schema_dsn: str) -> Iterator[Connection]:
-    """A connection as administrator; everything done on it is rolled back."""
-    connection = psycopg.connect(schema_dsn)
+    """A connection as administrator; everything done on it is rolled back. Names are always written with the schema."""
+    connection = psycopg.connect(schema_dsn, options="-c search_path=pg_catalog")
     try:
         yield connection
     finally:

@@ -23,10 +23,10 @@ from holdfast.store.embedded.account import account_for
 from holdfast.store.embedded.layout import Layout, default_home
 
 AS_ROOT = os.geteuid() == 0
-START = "import sys, pathlib; from holdfast.store import embedded; server = embedded.start(pathlib.Path(sys.argv[1]))"
+START = "server = embedded.start(pathlib.Path(sys.argv[1]))"
 
 
-@pytest.fixture()
+@pytest.fixture
 def place() -> Iterator[Path]:
     """A fresh path below /tmp: under root, pytest's own temporary directories are closed to the server's account."""
     base = Path(tempfile.mkdtemp(prefix="hf-embedded-"))
@@ -38,17 +38,19 @@ def place() -> Iterator[Path]:
     shutil.rmtree(base)
 
 
-def python(*arguments: str | Path, uid: int | None = None, home: Path | None = None) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"} | ({"HOLDFAST_HOME": str(home)} if home else {})
+def python(
+    script: str, *arguments: str | Path, uid: int | None = None, home: Path | None = None
+) -> subprocess.Popen[str]:
+    """A process of its own, as another user if asked: it becomes that user after its imports, since the interpreter
+    itself may lie where that user cannot go."""
+    become = "" if uid is None else f"os.setgroups([]); os.setgid({uid}); os.setuid({uid})"
+    imports = "import os, pathlib, sys\nimport psycopg\nfrom holdfast.store import embedded"
     return subprocess.Popen(
-        [sys.executable, "-c", *map(str, arguments)],
+        [sys.executable, "-c", f"{imports}\n{become}\n{script}", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
-        user=uid,
-        group=uid,
-        extra_groups=None if uid is None else [],
+        env={**os.environ} | ({"HOLDFAST_HOME": str(home)} if home else {}),
     )
 
 
@@ -119,7 +121,7 @@ def test_eight_processes_at_once_share_one_server(place: Path) -> None:
 
 
 def test_survives_the_death_of_its_starter(place: Path) -> None:
-    starter = python(f"{START}; import os; os.kill(os.getpid(), 9)", place)
+    starter = python(f"{START}; os.kill(os.getpid(), 9)", place)
     starter.communicate(timeout=120)
     assert starter.returncode == -signal.SIGKILL
 
@@ -155,15 +157,17 @@ def test_a_reused_process_id_does_not_block_the_start(place: Path) -> None:
     os.kill(server.pid, signal.SIGKILL)
     account = account_for((place / "server").stat().st_uid)
     switch = {} if account.is_current else {"user": account.uid, "group": account.gid, "extra_groups": []}
-    with subprocess.Popen(["sleep", "600"], **switch) as innocent:  # type: ignore[call-overload]
+    innocent = subprocess.Popen(["sleep", "60"], **switch)  # type: ignore[call-overload]
+    try:
         layout = Layout(place, account)
         until(lambda: not layout.lives())
         lines = (layout.data / "postmaster.pid").read_text().splitlines()
         account.write(layout.data / "postmaster.pid", "\n".join([str(innocent.pid), *lines[1:]]) + "\n")
-        again = embedded.start(place)
-        assert again.pid != innocent.pid
+        assert embedded.start(place).pid != innocent.pid
         assert innocent.poll() is None
+    finally:
         innocent.kill()
+        innocent.wait()
 
 
 def test_an_interrupted_initialisation_is_repeated(place: Path) -> None:
@@ -220,8 +224,7 @@ def test_an_unprivileged_user_needs_nothing_special(place: Path) -> None:
     uid = 65534 if AS_ROOT else None
     if uid:
         os.chown(home, uid, uid)
-    script = "from holdfast.store import embedded; print(embedded.start().directory)"
-    directory = Path(answer(python(script, uid=uid, home=home)))
+    directory = Path(answer(python("print(embedded.start().directory)", uid=uid, home=home)))
     assert directory.parent == home
     server = embedded.status(directory)
     assert server is not None
@@ -240,7 +243,7 @@ def test_root_keeps_the_owner_of_a_directory(place: Path) -> None:
 def test_another_user_cannot_connect(place: Path) -> None:
     server = embedded.start(place)
     stranger = 65534 if AS_ROOT else None
-    connect = "import sys, psycopg; psycopg.connect(sys.argv[1])"
+    connect = "psycopg.connect(sys.argv[1])"
     if stranger is None:  # without root nobody else can be impersonated: an unknown role of ours must fail all the same
         connect = connect.replace("sys.argv[1]", "sys.argv[1].replace('holdfast@', 'stranger@')")
     process = python(connect, server.dsn, uid=stranger)

@@ -7,6 +7,7 @@ import multiprocessing
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -67,6 +68,22 @@ def test_ten_processes_at_once(empty_dsn: str) -> None:
 
 def test_the_schema_is_the_one_of_the_reference(db: psycopg.Connection) -> None:
     assert dump(db) == REFERENCE.read_text(), "write it again: python tests/store/schema_dump.py <dsn>"
+
+
+TABLES = """
+    select '`' || relname || '`' from pg_class
+    where relnamespace = 'holdfast'::regnamespace and relkind in ('r', 'p') and not relispartition
+"""
+VERBS = """
+    select 'holdfast.' || proname || '(' from pg_proc
+    where pronamespace = 'holdfast'::regnamespace and has_function_privilege('holdfast_tenant', oid, 'execute')
+"""
+
+
+@pytest.mark.parametrize("names", [TABLES, VERBS], ids=["tables", "verbs"])
+def test_the_docs_name_every_table_and_every_verb(db: psycopg.Connection, names: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schema.md").read_text()
+    assert [name for (name,) in db.execute(names) if name not in page] == []
 
 
 def test_a_changed_file_is_refused(private_dsn: str) -> None:

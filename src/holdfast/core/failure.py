@@ -1,20 +1,33 @@
-"""What a failed visit leads to: an error edge, a lost branch, or the policy of the graph."""
+"""What a failed visit leads to: an edge for it, a lost race, or the policy of the graph.
+
+The fate of a token that has no edge to take is decided before its row is written, because the row must tell it:
+
+    dead    the token stays where it failed until a resume runs its node again
+    lost    its branch drops out of an `any` join; when nobody is left, the join itself fails
+    fatal   the instance fails, and every other token ends with it
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
 from holdfast.core.decision import Release
 from holdfast.core.ids import token_id
 from holdfast.core.program import Place
-from holdfast.core.scopes import branch_over, cancel_token
+from holdfast.core.scopes import branch_over, cancel_token, is_last_hope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
-from holdfast.core.turn import Move, Turn, encode
-from holdfast.core.ways import choose
+from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, encode
+from holdfast.core.ways import NO_WAY, Choice, Records, choose, closing
+from holdfast.errors import Refused
 
-NULL = b"null"
+DEAD: Final = "dead"
+LOST: Final = "lost"
+FATAL: Final = "fatal"
+_BURIES: Final = {"suspend": InstanceStatus.SUSPENDED, "dlq": InstanceStatus.DLQ}
 
 
 def fail_visit(
@@ -27,71 +40,122 @@ def fail_visit(
     *,
     on: str = "error",
     output: bytes | None = None,
-    chosen: bytes | None = None,
-    closing: bytes | None = None,
-    closed: bool = False,
+    records: Records | None = None,
     input: bytes | None = None,
 ) -> None:
-    """The visit is over and did not succeed. `closed`: its row is already written as failed."""
+    """An open step ends without success. `input` is what it was called with, for a token that carries no value."""
     turn.error = encode(failure)
-    raw = bytes(token.value) if token.value is not None else input if input is not None else NULL
-    way, record, _ = (None, None, False) if chosen is not None else choose(turn, place, on, raw)
-    turn.tokens.pop(path, None)
+    known = token.value if token.value is not None else input
+    value = NULL if known is None else bytes(known)
+    way, tried, _ = _way_out(turn, place, on, value)
+    fate = None if way else _fate(turn, path)
+    if fate == DEAD and known is None:
+        raise Refused(
+            f"The failure of {place.id!r} does not say what the step was called with, so it could never run again.",
+            code="INPUT_MISSING",
+            hint="Send the failure with the step's input.",
+        )
+    del turn.tokens[path]
     turn.end_waits(path, token)
-    if not closed:
-        taken = way.chosen if way else chosen
-        turn.close(token, StepStatus.FAILED, on, chosen=taken, output=output, error=turn.error, closing=record or closing)
+    turn.close(
+        token, StepStatus.FAILED, on, chosen=way.chosen if way else NOTHING_CHOSEN, output=output, error=turn.error,
+        closing=_closing(records, tried, fate),
+    )  # fmt: skip
     turn.note("step_failed", place.id, token_id(path, token.hop), {"code": failure.code, "message": failure.message})
+    fence = held or token.fence
     if way is not None:
-        turn.moves.append(Move(path, token.hop + 1, way.target, raw, held, place.id, on))
+        turn.moves.append(Move(path, token.hop + 1, way.target, value, held, place.id, on, fence=fence))
         return
     if held:
         turn.released.append(Release(path, held))
-    _apply_policy(turn, path, token, failure, raw)
+    _meet_fate(turn, path, msgspec.structs.replace(token, value=msgspec.Raw(value), fence=fence), failure, fate)
 
 
-def _apply_policy(turn: Turn, path: str, token: Token, failure: Failure, raw: bytes) -> None:
-    if turn.stopping is not None:
+def fail_entry(
+    turn: Turn,
+    place: Place,
+    move: Move,
+    failure: Failure,
+    *,
+    records: Records | None = None,
+    output: bytes | None = None,
+) -> None:
+    """A node that is decided at once fails at once: one row, opened and closed."""
+    turn.error = encode(failure)
+    way, tried, _ = _way_out(turn, place, "error", move.raw)
+    fate = None if way else _fate(turn, move.path)
+    step = turn.open(
+        place, move, StepStatus.FAILED, input=move.raw, closed=True, chosen=way.chosen if way else NOTHING_CHOSEN,
+        output=output, closing=_closing(records, tried, fate), error=turn.error,
+    )  # fmt: skip
+    turn.note("step_failed", place.id, step.token, {"code": failure.code, "message": failure.message})
+    fence = move.held or move.fence
+    if way is not None:
+        onward = Move(move.path, move.hop + 1, way.target, move.raw, move.held, place.id, "error", fence=fence)
+        turn.moves.append(onward)
+        return
+    turn.release(move)
+    value = msgspec.Raw(move.raw)
+    token = Token(move.hop, place.id, step.id, turn.now, fence, run=move.run, last=move.last, value=value)
+    _meet_fate(turn, move.path, token, failure, fate)
+
+
+def no_edge(place: Place, on: str) -> Failure:
+    return Failure("NO_EDGE_MATCHED", f"No {on!r} edge of {place.id!r} applies and it has no default edge.")
+
+
+def _way_out(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
+    """The edge for this kind of failure; a missed deadline without one is an error like any other."""
+    choice = choose(turn, place, on, raw)
+    if choice.way is None and on == "timeout":
+        choice = choose(turn, place, "error", raw)
+    return choice if choice.way is not None else NO_WAY._replace(records=choice.records)
+
+
+def _closing(before: Records | None, tried: Records | None, fate: str | None) -> bytes | None:
+    records = [*(before or ()), *(tried or ())]
+    return closing(records, fate=fate) if fate else closing(records)
+
+
+def _fate(turn: Turn, path: str) -> str:
+    last_hope = is_last_hope(turn, path)
+    if last_hope is False:
+        return LOST
+    if turn.status is InstanceStatus.SUSPENDED:
+        return DEAD
+    buries = turn.program.policy.on_error in _BURIES
+    if last_hope and (not buries or _join_has_a_way_out(turn, path)):
+        return LOST
+    return DEAD if buries else FATAL
+
+
+def _join_has_a_way_out(turn: Turn, path: str) -> bool:
+    join = turn.program.joins[turn.scopes[path.rpartition(".")[0]].split]
+    return join is not None and "error" in turn.program.places[join].ways
+
+
+def _meet_fate(turn: Turn, path: str, token: Token, failure: Failure, fate: str | None) -> None:
+    if fate == DEAD:
+        _bury(turn, path, token, failure)
+    elif fate == LOST:
         branch_over(turn, path, "failed")
-        return
-    if turn.status is InstanceStatus.SUSPENDED or turn.program.policy.on_error == "suspend":
-        _bury(turn, path, token, failure, raw)
-        return
-    if _loses_race(turn, path):
-        branch_over(turn, path, "failed")
-        return
-    fail_instance(turn, failure.code)
+    else:
+        end_instance(turn, InstanceStatus.FAILED, failure.code)
 
 
-def _bury(turn: Turn, path: str, token: Token, failure: Failure, raw: bytes) -> None:
+def _bury(turn: Turn, path: str, token: Token, failure: Failure) -> None:
     """The token waits, dead, for a resume that runs its node again."""
-    turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=(), value=msgspec.Raw(raw))
-    if turn.status is not InstanceStatus.SUSPENDED:
-        turn.status, turn.reason = InstanceStatus.SUSPENDED, failure.code
-        turn.note("instance_suspended", token.node, token_id(path, token.hop), {"reason": failure.code})
+    turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
+    status = _BURIES.get(turn.program.policy.on_error, turn.status)
+    if turn.status not in (InstanceStatus.SUSPENDED, status):
+        turn.suspend(status, failure.code, token.node, token_id(path, token.hop))
 
 
-def _loses_race(turn: Turn, path: str) -> bool:
-    """In an `any` scope a failed branch just loses, unless it was the last hope."""
-    scope_id = path.rpartition(".")[0]
-    if not scope_id:
-        return False
-    scope = turn.scopes[scope_id]
-    if turn.program.join_modes.get(scope.split) != "any":
-        return False
-    others = [a for a in scope.done.values() if a.outcome != "completed"]
-    return len(others) + 1 < scope.width
-
-
-def fail_instance(turn: Turn, reason: str) -> None:
-    end_instance(turn, InstanceStatus.FAILED, reason)
-
-
-def end_instance(turn: Turn, status: InstanceStatus, reason: str | None, *, step: StepStatus = StepStatus.CANCELLED) -> None:
+def end_instance(turn: Turn, status: InstanceStatus, reason: str | None) -> None:
     """Every token ends now and the instance with them."""
     turn.moves.clear()
     for path in sorted(turn.tokens):
-        cancel_token(turn, path, str(status), step)
+        cancel_token(turn, path, str(status))
     turn.scopes = {}
     turn.status, turn.reason = status, reason
     turn.note(f"instance_{status}", detail=None if reason is None else {"reason": reason})

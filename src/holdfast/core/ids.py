@@ -43,6 +43,10 @@ def derived_id(bucket: int, *parts: bytes) -> bytes:
     return b"%b%c%b%c%b%c" % (digest[:6], version, digest[7:8], variant, digest[9:15], bucket)
 
 
+def timer_id(instance: bytes, wait: str) -> bytes:
+    return derived_id(instance[15], instance, wait.encode())
+
+
 def bucket_of(org: str, key: str) -> int:
     return sha256(f"{org}\x1f{key}".encode()).digest()[0]
 

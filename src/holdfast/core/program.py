@@ -77,7 +77,8 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
 
 def _place(node: Node, compiled: Compiled) -> Place:
     behaviour = node.behaviour
-    ways = _ways([compiled.edges[e] for e in compiled.adjacency.get(node.id, ())], compiled, is_split=node.kind == "split")
+    edges = [compiled.edges[id] for id in compiled.adjacency.get(node.id, ())]
+    ways = _ways(edges, compiled, is_split=node.kind == "split")
     return Place(
         id=node.id,
         id_bytes=node.id.encode(),
@@ -101,6 +102,7 @@ def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -
     return (
         node.behaviour not in (Behaviour.WORK, Behaviour.CALL)
         or bool(ways.keys() - {"completed"})
+        or not any(_is_default(way) for way in ways.get("completed", ()))
         or node.input is not None
         or node.deadline is not None
         or policy.data == "context"

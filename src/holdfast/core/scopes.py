@@ -20,6 +20,7 @@ from holdfast.core.turn import Move, Turn, encode
 
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 
+
 def open_scope(turn: Turn, place: Place, move: Move, ways: list[Way], record: bytes | None) -> None:
     """Only a split fans out: every way that holds gets a branch with a copy of the value."""
     turn.release(move)

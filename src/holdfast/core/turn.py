@@ -15,7 +15,6 @@ from holdfast.core.decision import (
     Call,
     Child,
     Closed,
-    Decision,
     Dispatch,
     EarlyEvents,
     Effect,
@@ -28,11 +27,11 @@ from holdfast.core.decision import (
     Retried,
     Timer,
 )
-from holdfast.core.ids import CONTROL, FORWARD, derived_id, receipt_key, step_id, token_id
+from holdfast.core.ids import CONTROL, FORWARD, receipt_key, step_id, timer_id, token_id
 from holdfast.core.moments import to_iso
 from holdfast.core.program import Place, Program
-from holdfast.core.state import Instance, State, Stopping, Token, Wait
-from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
+from holdfast.core.state import Instance, Stopping, Token, Wait
+from holdfast.core.status import InstanceStatus, StepStatus
 
 encode = msgspec.json.encode
 decode = msgspec.json.decode
@@ -211,7 +210,7 @@ class Turn:
         self.opened.append(
             Opened(
                 step_id(self.now, key, instance.id[15]), node, CONTROL, "", self.version, token, key, self.controls,
-                self.version, self.seq, name, StepStatus.COMPLETED, input, detail=encode(detail), kind=CONTROL, closed=True,
+                self.version, self.seq, name, StepStatus.COMPLETED, input, 0, 0, encode(detail), CONTROL, True,
             )
         )  # fmt: skip
         self.seq += 1
@@ -246,7 +245,7 @@ class Turn:
     # --- waits --------------------------------------------------------------------------------------------------
 
     def timer(self, path: str, wait: str, purpose: str, due: int) -> Wait:
-        id = derived_id(self.instance.id[15], self.instance.id, wait.encode())
+        id = timer_id(self.instance.id, wait)
         self.timers.append(Timer(id, path, wait, purpose, due))
         return Wait(wait, purpose, due=due, ref=id)
 
@@ -274,7 +273,7 @@ class Turn:
         }
 
     def input_for(self, place: Place, raw: bytes) -> bytes:
-        """What a node gets: its mapping if it has one, else the context or the token's value, as the front door has it."""
+        """What a node gets: its mapping if it has one, else what its front door says: the context or the value."""
         if place.mapping is not None:
             return self.evaluate_all(place.mapping, raw)
         return self.context if self.program.merges else raw
@@ -288,77 +287,3 @@ class Turn:
         if not self.program.merges:
             return
         self.context = merged(self.context, raw)
-
-    # --- the end ------------------------------------------------------------------------------------------------
-
-    def finish(self) -> Decision:
-        self._settle()
-        before = self.instance
-        after = Instance(
-            before.id,
-            before.org,
-            before.definition,
-            before.flow,
-            before.flow_version,
-            self.version,
-            self.status,
-            State(self.tokens, self.scopes, self.chain, self.early, self.parked, self.stopping, self.expires),
-            self.context,
-            self.reason,
-            before.entity_version,
-            before.parent,
-            before.parent_token,
-            before.trace,
-        )
-        return Decision(
-            after,
-            self.opened,
-            self.closed,
-            self.events,
-            self.dispatches,
-            self.released,
-            self.retried,
-            self.timers,
-            self.timers_ended,
-            self.effects,
-            self.key_waits,
-            self.key_waits_ended,
-            self.children,
-            self.outgoing,
-            self.superseded,
-            self.keep,
-            self.needs,
-            self.error,
-        )
-
-    def _settle(self) -> None:
-        """An instance is complete when no live token is left; a parent that waits is told how it ended."""
-        if self.tokens or self.scopes:
-            if self.status is InstanceStatus.DLQ and all(t.phase is not Phase.DEAD for t in self.tokens.values()):
-                self.status, self.reason = InstanceStatus.RUNNING, None
-            return
-        if self.status not in TERMINAL:
-            if self.stopping is not None:
-                self.status, self.reason = InstanceStatus.CANCELLED, self.stopping.reason
-            else:
-                self.status, self.reason = InstanceStatus.COMPLETED, None
-                if self.result is not None and not self.program.merges:
-                    self.context = self.result
-            self.note(f"instance_{self.status}")
-        if self.expires is not None and self.expires.ref is not None:
-            self.timers_ended.append(self.expires.ref)
-        self.stopping, self.expires, self.parked, self.chain, self.early = None, None, (), 0, 0
-        if self.instance.parent is not None:
-            self._tell_parent(self.instance.parent)
-
-    def _tell_parent(self, parent: bytes) -> None:
-        before = self.instance
-        payload = {
-            "token": before.parent_token,
-            "child": before.id.hex(),
-            "status": self.status,
-            "output": msgspec.Raw(self.context),
-            "error": None if self.error is None else msgspec.Raw(self.error),
-        }
-        signal = derived_id(parent[15], parent, before.id, b"finished")
-        self.outgoing.append(Outgoing(parent, signal, "child_finished", encode(payload)))

@@ -58,7 +58,6 @@ class Committer:
         self.worker: bytes | None = None
         self.leases: Callable[[Dispatch], bool] = lambda _: False
         self.room: Callable[[], int] = lambda: 0  # how many instances with signals a lane may take on
-        self.on_leased: Callable[[Instance, Dispatch], None] = lambda _i, _d: None
         self.on_dropped: Callable[[Item], None] = lambda _: None  # a result that will never be committed
         self.on_commit: Callable[[Plan], None] = lambda _: None
         self.on_reconnect: Callable[[], None] = lambda: None
@@ -190,24 +189,20 @@ class Committer:
 
     def _after(self, plan: Plan) -> None:
         """Committed: only now may handlers of the next steps start and callers be told."""
-        counters = self.counters
         for id, entry in plan.entries.items():
             after = entry.decisions[-1].instance
-            works_here = False
-            for decision in entry.decisions:
-                counters.steps += len(decision.closed)
-                for dispatch in decision.dispatches:
-                    if dispatch.step in plan.leased:
-                        works_here = True
-                        self.on_leased(after, dispatch)
             if after.status in TERMINAL:
                 self.cache.pop(id, None)
                 for waiter in self.waiters.pop(id, ()):
                     if not waiter.done():
                         waiter.set_result(after)
-            elif works_here or id in self.cache:
+            elif id in self.cache or _works_here(plan, entry.decisions):
                 self.cache[id] = after
-        counters.rejected += plan.rejected
+            for decision in entry.decisions:
+                self.counters.steps += len(decision.closed)
+        for item in plan.stale:
+            self.counters.rejected += 1
+            self.on_dropped(item)
         for answer, decision in plan.answers:
             if not answer.done():
                 answer.set_result(decision)
@@ -243,4 +238,9 @@ class Committer:
             except HoldfastError as failure:
                 log.warning("The database is away: %s", failure.message)
                 await asyncio.sleep(RECONNECT_PAUSE)
+
+
+def _works_here(plan: Plan, decisions: list[Decision]) -> bool:
+    """Only an instance whose next step is ours is worth keeping in memory."""
+    return any(dispatch.step in plan.leased for decision in decisions for dispatch in decision.dispatches)
 

@@ -48,7 +48,7 @@ class Plan:
         self.receipts: list[tuple[bytes, str, str, bytes]] = []
         self.kept: list[tuple[bytes, str, bytes, str, bytes | None, bytes | None]] = []
         self.children: list[ChildStart] = []
-        self.rejected = 0
+        self.stale: list[Item] = []  # results that came too late
 
     async def make(self, session: Session, items: list[Item]) -> None:
         await self._load_programs(session, items)
@@ -209,7 +209,7 @@ class Plan:
                 self._bury(item.queued, refusal)
             return
         if isinstance(item.signal, STALE_IS_FINE):
-            self.rejected += 1
+            self.stale.append(item)
             return
         if isinstance(item.signal, Started) and item.answer is not None and refusal.code == "ALREADY_STARTED":
             self.answers.append((item.answer, None))

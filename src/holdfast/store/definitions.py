@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
+from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
@@ -35,12 +35,13 @@ async def load_definition(session: Session, id: bytes, *, inside: bool = False) 
 
 async def insert_definition(session: Session, values: tuple[object, ...]) -> bool:
     """True: it was not there before."""
-    result = await transaction(session, SQL.insert_definition.one(*values))
-    return bool(result)
+    results = await session.once(WORKER, SQL.insert_definition.one(*values))
+    return results[1].ntuples > 0
 
 
 async def _one(session: Session, query: Query, inside: bool) -> DefinitionRow | None:
-    found = rows((await session.run([query]))[0]) if inside else await transaction(session, query)
+    results = await (session.run([query]) if inside else session.once(WORKER, query))
+    found = rows(results[-1])
     if not found:
         return None
     id, org, kind, version, status, compiled, digest, compiler = found[0]
@@ -54,13 +55,3 @@ async def _one(session: Session, query: Query, inside: bool) -> DefinitionRow | 
         None if digest is None else digest.decode(),
         None if compiler is None else compiler.decode(),
     )
-
-
-async def transaction(session: Session, query: Query) -> list[list[bytes]]:
-    """One statement in a transaction of its own, as the worker role."""
-    try:
-        results = await session.run([BEGIN, WORKER, query, COMMIT])
-    except DatabaseError:
-        await session.run([ROLLBACK])
-        raise
-    return rows(results[2])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.errors import StoreError
 
@@ -41,7 +41,7 @@ def migrations() -> tuple[Migration, ...]:
 def migrate(dsn: str) -> list[int]:
     """Apply what is missing; answers the numbers applied by this call."""
     with _connect(dsn) as connection:
-        if _applied(connection) == len(migrations()):
+        if _applied(connection) == latest():
             return []
         try:
             return [file.number for file in migrations() if _apply(connection, file)]
@@ -83,7 +83,7 @@ def _connect(dsn: str) -> Connection:
         ) from None
     options.setdefault("connect_timeout", CONNECT_SECONDS)
     try:
-        connection = psycopg.connect("", autocommit=True, **options)
+        connection = psycopg.connect(make_conninfo("", **options), autocommit=True)
     except psycopg.OperationalError as failure:
         raise _unreachable(options, failure) from None
     try:

@@ -47,8 +47,10 @@ class Session:
         self._pg = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Future[None] | None = None
+        self._socket: int | None = None
         self._lock = asyncio.Lock()
-        self.statements = 0
+        self._turn = asyncio.Lock()
+        self._out_of_step = False
 
     @classmethod
     async def open(cls, dsn: str) -> Session:
@@ -75,7 +77,8 @@ class Session:
                 )
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
-        self._loop.add_reader(self._pg.socket, self._ready)
+        self._socket = self._pg.socket
+        self._loop.add_reader(self._socket, self._ready)
 
     def _ready(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -87,14 +90,27 @@ class Session:
             try:
                 return await self._exchange(queries)
             except psycopg.OperationalError as failure:
+                self._out_of_step = True
                 raise Disconnected(str(failure)) from None
+            except asyncio.CancelledError:
+                self._out_of_step = True
+                raise
+
+    async def once(self, *queries: Query) -> list[PGresult]:
+        """A transaction of its own in one flush; concurrent callers take turns."""
+        async with self._turn:
+            try:
+                results = await self.run([BEGIN, *queries, COMMIT])
+            except DatabaseError:
+                await self.run([ROLLBACK])
+                raise
+            return results[1:-1]
 
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
         pg = self._pg
         for name, parameters in queries:
             pg.send_query_prepared(name, parameters, _FORMATS[len(parameters)], _BINARY)
         pg.pipeline_sync()
-        self.statements += len(queries)
         writing = pg.flush() != 0
         if writing:  # more than the socket takes: read while writing, or both sides would wait
             self._loop.add_writer(pg.socket, self._ready)
@@ -125,11 +141,12 @@ class Session:
 
     @property
     def broken(self) -> bool:
-        return self._pg.status != pq.ConnStatus.OK
+        return self._out_of_step or self._pg.status != pq.ConnStatus.OK
 
     async def close(self) -> None:
-        if self._pg.status == pq.ConnStatus.OK:
-            self._loop.remove_reader(self._pg.socket)
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket = None
         await self._connection.close()
 
 

@@ -136,10 +136,7 @@ def _launch(layout: Layout, installation: Installation, settings: Mapping[str, s
     account.write(layout.conf / "postgresql.conf", configured)
     account.write(layout.conf / "pg_hba.conf", configuration.hba_conf())
     account.write(layout.conf / "pg_ident.conf", configuration.ident_conf(account))
-    # No process of an older server lives (we hold its lock), so the file can only mislead: its process id may by now
-    # belong to somebody else, and PostgreSQL would then refuse to start.
-    stale = ["/bin/rm", "-f", layout.data / "postmaster.pid", layout.data / "current_logfiles"]
-    account.run([*stale, *_old_logs(layout)])
+    account.run(["/bin/rm", "-f", *_leftovers(layout), *_old_logs(layout)])
     fixed = {
         "config_file": layout.conf / "postgresql.conf",
         "hba_file": layout.conf / "pg_hba.conf",
@@ -235,6 +232,18 @@ def _current_log(layout: Layout) -> Path:
         lines = []
     named = [line.removeprefix("stderr ") for line in lines if line.startswith("stderr ")]
     return Path(named[0]) if named else layout.log / "startup.log"
+
+
+def _leftovers(layout: Layout) -> list[Path]:
+    """Files of a killed server. No process of it lives (we hold its lock), so they can only mislead: their process id
+    may by now belong to somebody else or to a zombie, and PostgreSQL would then refuse to start."""
+    socket = layout.socket / f".s.PGSQL.{PORT}"
+    return [
+        layout.data / "postmaster.pid",
+        layout.data / "current_logfiles",
+        socket,
+        socket.with_name(f"{socket.name}.lock"),
+    ]
 
 
 def _old_logs(layout: Layout) -> list[Path]:

@@ -6,6 +6,7 @@ from (select distinct d.name from holdfast.definitions d where d.org_id in ($1::
 cross join lateral (
     select i.* from holdfast.instances i
     where i.org_id = $1::text and i.flow = f.name and ($3::uuid is null or i.id < $3::uuid)
+        and ($5::text is null or i.status = $5::text)
     order by i.id desc limit $4::bigint
 ) t
 order by t.id desc limit $4::bigint

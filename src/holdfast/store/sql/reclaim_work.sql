@@ -1,21 +1,25 @@
 -- Recovery: work of workers whose lease is over, or past its own deadline, is free again under a new fence.
-with lost as materialized (
-    (
-        select t.instance_id, t.path, t.bucket
-        from holdfast.workers d
-        cross join lateral (
-            select w.instance_id, w.path, w.bucket from holdfast.work w where w.worker = any(array[d.id])
-            limit $1::bigint for update skip locked
-        ) t
-        where d.lease_until <= clock_timestamp()
-        limit $1::bigint
-    )
-    union all
-    (
+with dead as materialized (
+    select t.instance_id, t.path, t.bucket
+    from holdfast.workers d
+    cross join lateral (
         select w.instance_id, w.path, w.bucket from holdfast.work w
-        where w.deadline_at < (select holdfast.clock()) - interval '5 seconds' and w.deadline_at is not null and w.worker is not null
-        limit $1::bigint for update skip locked
-    )
+        where w.worker = any(array[d.id])
+        limit $1::bigint
+        for update skip locked
+    ) t
+    where d.lease_until <= clock_timestamp()
+    limit $1::bigint
+), late as materialized (
+    select w.instance_id, w.path, w.bucket from holdfast.work w
+    where w.deadline_at < (select holdfast.clock()) - interval '5 seconds' and w.deadline_at is not null
+        and w.worker is not null
+    limit $1::bigint
+    for update skip locked
+), lost as (
+    select * from dead
+    union
+    select * from late
 )
 update holdfast.work t set worker = null, queue = t.target, fence = t.fence + 1, deadline_at = null
 from lost l

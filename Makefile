@@ -1,0 +1,68 @@
+# Needs Python 3.11+ (with venv) and make; everything else is installed into .venv.
+
+PYTHON ?= python3
+JOBS   ?= 2
+ARGS   ?=
+
+VENV := .venv
+BIN  := $(VENV)/bin
+RUN  := $(VENV)/.installed
+DEV  := $(VENV)/.installed-dev
+PIP  := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench faults clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
+		printf '  make %-9s %s\n' "$$name" "$$what"; done
+
+install: $(DEV) ## Create .venv with everything development needs
+
+demo: $(RUN) ## Run an order process on the embedded PostgreSQL and kill a worker in the middle
+	@$(BIN)/python examples/order.py $(ARGS)
+
+test: check ## Lint, types, layers, then all tests
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(DEV) ## Lint, format, types and layers, without running anything
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(DEV) ## Let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV) ## Measure against the bars; writes build/bench.json and the figures in docs/benchmarks.md
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+faults: $(DEV) ## The long profile: property tests by the hundred thousand
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/core $(ARGS)
+
+clean: ## Stop servers started below build/, remove caches and build results (not .venv)
+	@if test -x $(BIN)/python; then $(BIN)/python -c "$$STOP_BUILD_SERVERS"; fi
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+define STOP_BUILD_SERVERS
+from pathlib import Path
+for mark in Path("build").glob("*/holdfast-embedded"):
+    from holdfast.store import embedded
+    embedded.stop(mark.parent)
+endef
+export STOP_BUILD_SERVERS
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Holdfast needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(RUN)

@@ -1,0 +1,261 @@
+"""What happens when a token enters a node: one function per behaviour, found through a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.compiler.graph import Behaviour
+from holdfast.core.decision import Call, Child, Dispatch, EarlyEvents, Effect, KeyWait
+from holdfast.core.failure import fail_entry, no_edge
+from holdfast.core.ids import derived_id, token_id, wait_id
+from holdfast.core.leave import hold, leave_with_output
+from holdfast.core.moments import from_json, seconds
+from holdfast.core.program import Place
+from holdfast.core.scopes import JOIN_FAILED, arrive, branch_over, open_scope
+from holdfast.core.signals import Failure
+from holdfast.core.state import Token, Wait
+from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.turn import NOTHING_CHOSEN, Move, Turn, encode
+from holdfast.core.ways import choose, choose_all, closing
+
+AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
+DECISIONS: Final = frozenset({"human", "approval"})
+
+
+def enter(turn: Turn, place: Place, move: Move) -> None:
+    limit = turn.program.policy.chain_limit
+    if limit is not None and place.behaviour in AUTOMATIC and _is_chain_over(turn, limit, place, move):
+        hold(turn, move)
+        return
+    _ENTER[place.behaviour](turn, place, move)
+
+
+def _is_chain_over(turn: Turn, limit: int, place: Place, move: Move) -> bool:
+    if turn.chain < limit:
+        turn.chain += 1
+        return False
+    message = f"More than {limit} automatic steps in a row, stopped before {place.id!r}."
+    turn.error = encode(Failure("WORKFLOW_CHAIN_LIMIT", message))
+    turn.suspend(InstanceStatus.SUSPENDED, "WORKFLOW_CHAIN_LIMIT", place.id, token_id(move.path, move.hop))
+    return True
+
+
+# --- pass -------------------------------------------------------------------------------------------------------------
+
+
+def _enter_pass(turn: Turn, place: Place, move: Move) -> None:
+    if place.is_split:
+        _enter_split(turn, place, move)
+        return
+    output = move.raw
+    if place.mapping is not None:
+        output = turn.evaluate_all(place.mapping, move.raw)
+        turn.take_output(output)
+    way, records, _ = choose(turn, place, "completed", output)
+    if way is None:
+        fail_entry(turn, place, move, no_edge(place, "completed"), records=records, output=output)
+        return
+    turn.open(
+        place, move, StepStatus.COMPLETED, input=move.raw, closed=True, chosen=way.chosen, output=output,
+        closing=closing(records),
+    )  # fmt: skip
+    turn.note("step_passed", place.id, token_id(move.path, move.hop))
+    last = move.last if place.mapping is None else place.id
+    turn.moves.append(Move(move.path, move.hop + 1, way.target, output, move.held, last, fence=move.fence))
+
+
+def _enter_split(turn: Turn, place: Place, move: Move) -> None:
+    ways, records = choose_all(turn, place, move.raw)
+    if not ways:
+        fail_entry(turn, place, move, no_edge(place, "completed"), records=records)
+        return
+    open_scope(turn, place, move, ways, closing(records))
+
+
+# --- work and calls ---------------------------------------------------------------------------------------------------
+
+
+def _enter_work(turn: Turn, place: Place, move: Move) -> None:
+    raw = turn.input_for(place, move.raw)
+    path, node = move.path, place.node
+    fence = (move.held or move.fence) + 1
+    waits = _deadline(turn, place, move) if node.deadline is not None else ()
+    step = turn.open(place, move, StepStatus.RUNNING, input=raw, fence=fence, calls=1, detail=_detail(waits))
+    value = msgspec.Raw(move.raw) if place.keeps_value else None
+    turn.tokens[path] = Token(
+        move.hop, place.id, step.id, turn.now, fence, Phase.WORKING, 1, move.run, move.last, waits, value
+    )
+    is_call = place.behaviour is Behaviour.CALL
+    turn.note("step_started", place.id, step.token)
+    if is_call and turn.facts.inline_calls:
+        _call_here(turn, place, move, step.id, raw)
+        return
+    turn.dispatches.append(
+        Dispatch(
+            path, step.id, turn.now, place.queue, place.id, fence, move.held, 1, raw, node.priority, node.timeout,
+            is_call,
+        )
+    )  # fmt: skip
+
+
+def _call_here(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) -> None:
+    """A call reached inside a call's transaction runs there too: its answer is awaited or already here."""
+    turn.release(move)
+    answer = turn.facts.answers.get(step)
+    if answer is None:
+        name = token_id(move.path, move.hop)
+        turn.needs.append(Call(step, move.path, place.id, place.node.handler or "", name, raw, 1))
+        return
+    leave_with_output(turn, move.path, turn.tokens[move.path], place, answer, 0)
+
+
+# --- rest, timer, emit ------------------------------------------------------------------------------------------------
+
+
+def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
+    node, token = place.node, token_id(move.path, move.hop)
+    waits: list[Wait] = []
+    if node.wait is not None:
+        key = None if place.key is None else _wait_key(turn, place, move.raw)
+        if key is None and place.key is not None:
+            message = f"The key {node.wait.key!r} of {place.id!r} has no value, so no event could reach it."
+            fail_entry(turn, place, move, Failure("WAIT_KEY_MISSING", message))
+            return
+        waits.append(Wait(wait_id(token, move.run, "event"), "event", node.wait.event, key))
+    if node.child is not None:
+        child = derived_id(turn.instance.id[15], turn.instance.id, token.encode(), b"%d" % move.run)
+        waits.append(Wait(wait_id(token, move.run, "child"), "child", ref=child))
+    raw = turn.input_for(place, move.raw)
+    status = StepStatus.WAITING_DECISION if node.kind in DECISIONS else StepStatus.WAITING
+    step = _rest(turn, place, move, tuple(waits), raw, status)
+    for wait in waits:
+        if wait.ref is not None and node.child is not None:
+            turn.children.append(Child(wait.ref, node.child.flow, node.child.version, raw, token))
+        if wait.event is not None and wait.key is not None:
+            turn.key_waits.append(KeyWait(wait.event, wait.key, token, step))
+            turn.needs.append(EarlyEvents(token, step, wait.event, wait.key))
+    if turn.early and node.wait is not None:
+        turn.needs.append(EarlyEvents(token, step, node.wait.event))
+
+
+def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | None:
+    value = place.key.evaluate(turn.namespaces(raw)) if place.key is not None else None
+    if value is None or isinstance(value, str):
+        return value
+    return encode(value).decode()
+
+
+def _enter_timer(turn: Turn, place: Place, move: Move) -> None:
+    node = place.node
+    if place.until is not None:
+        due = from_json(place.until.evaluate(turn.namespaces(move.raw)))
+    else:
+        due = turn.now + seconds(node.delay or 0)
+    if due is None:
+        message = f"The expression {node.until!r} of {place.id!r} gave no moment in time."
+        fail_entry(turn, place, move, Failure("TIMER_NOT_A_MOMENT", message))
+        return
+    wait = turn.timer(move.path, wait_id(token_id(move.path, move.hop), move.run, "timer"), "timer", due)
+    _rest(turn, place, move, (wait,), move.raw, StepStatus.WAITING)
+
+
+def _enter_emit(turn: Turn, place: Place, move: Move) -> None:
+    raw = turn.input_for(place, move.raw)
+    if place.node.awaits:
+        wait = Wait(wait_id(token_id(move.path, move.hop), move.run, "receipt"), "receipt", ref=_effect_id(turn, move))
+        step = _rest(turn, place, move, (wait,), raw, StepStatus.WAITING)
+        _emit(turn, place, move, step, raw)
+        return
+    way, records, _ = choose(turn, place, "completed", move.raw)
+    if way is None:
+        fail_entry(turn, place, move, no_edge(place, "completed"), records=records)
+        return
+    step = turn.open(
+        place, move, StepStatus.COMPLETED, input=raw, closed=True, chosen=way.chosen, output=move.raw,
+        closing=closing(records),
+    )  # fmt: skip
+    _emit(turn, place, move, step.id, raw)
+    turn.moves.append(Move(move.path, move.hop + 1, way.target, move.raw, move.held, place.id, fence=move.fence))
+
+
+def _effect_id(turn: Turn, move: Move) -> bytes:
+    instance = turn.instance.id
+    return derived_id(instance[15], instance, token_id(move.path, move.hop).encode(), b"%d" % move.run, b"effect")
+
+
+def _emit(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) -> None:
+    node, token = place.node, token_id(move.path, move.hop)
+    effect, type = _effect_id(turn, move), node.handler or node.kind
+    payload = encode({"config": node.config, "data": msgspec.Raw(raw)})
+    turn.effects.append(Effect(effect, step, token, type, payload, effect.hex(), node.awaits))
+    turn.note("effect_emitted", place.id, token, {"effect": effect.hex(), "type": type})
+
+
+def _rest(turn: Turn, place: Place, move: Move, waits: tuple[Wait, ...], raw: bytes, status: StepStatus) -> bytes:
+    """The token stands still on an open step until one of its waits, or an edge's event, is met."""
+    turn.release(move)
+    if place.node.deadline is not None:
+        waits = (*waits, *_deadline(turn, place, move))
+    step = turn.open(place, move, status, input=raw, detail=_detail(waits))
+    turn.tokens[move.path] = Token(
+        move.hop, place.id, step.id, turn.now, move.held or move.fence, Phase.RESTING, 0, move.run, move.last, waits,
+        msgspec.Raw(move.raw),
+    )  # fmt: skip
+    turn.note("step_waiting", place.id, step.token)
+    return step.id
+
+
+def _detail(waits: tuple[Wait, ...]) -> dict[str, Any] | None:
+    return {"waits": waits} if waits else None
+
+
+def _deadline(turn: Turn, place: Place, move: Move) -> tuple[Wait, ...]:
+    wait = wait_id(token_id(move.path, move.hop), move.run, "deadline")
+    return (turn.timer(move.path, wait, "deadline", turn.now + seconds(place.node.deadline or 0)),)
+
+
+# --- join and end -----------------------------------------------------------------------------------------------------
+
+
+def _enter_join(turn: Turn, place: Place, move: Move) -> None:
+    """A token from inside the scope arrives; the parent's own token fires the join."""
+    if move.path.count("/") > place.depth:
+        turn.release(move)
+        arrive(turn, place, move)
+        return
+    if move.cause == JOIN_FAILED:
+        fail_entry(turn, place, move, Failure("JOIN_FAILED", f"No branch reached {place.id!r}."), output=move.raw)
+        return
+    way, records, _ = choose(turn, place, "completed", move.raw)
+    if way is None:
+        fail_entry(turn, place, move, no_edge(place, "completed"), records=records, output=move.raw)
+        return
+    turn.open(
+        place, move, StepStatus.COMPLETED, input=move.raw, closed=True, chosen=way.chosen, output=move.raw,
+        closing=closing(records),
+    )  # fmt: skip
+    turn.note("join_completed", place.id, token_id(move.path, move.hop))
+    turn.moves.append(Move(move.path, move.hop + 1, way.target, move.raw, 0, place.id, fence=move.fence))
+
+
+def _enter_end(turn: Turn, place: Place, move: Move) -> None:
+    turn.release(move)
+    turn.open(place, move, StepStatus.COMPLETED, input=move.raw, closed=True, chosen=NOTHING_CHOSEN, output=move.raw)
+    turn.note("token_ended", place.id, token_id(move.path, move.hop))
+    turn.result = move.raw
+    branch_over(turn, move.path, "ended")
+
+
+_ENTER: Final[dict[Behaviour, Callable[[Turn, Place, Move], None]]] = {
+    Behaviour.PASS: _enter_pass,
+    Behaviour.WORK: _enter_work,
+    Behaviour.CALL: _enter_work,
+    Behaviour.REST: _enter_rest,
+    Behaviour.TIMER: _enter_timer,
+    Behaviour.EMIT: _enter_emit,
+    Behaviour.JOIN: _enter_join,
+    Behaviour.END: _enter_end,
+}

@@ -1,0 +1,173 @@
+"""What arrives from outside the graph: events for a wait, the end of a sub-flow, the receipt of an effect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.enter import DECISIONS
+from holdfast.core.failure import fail_visit
+from holdfast.core.ids import token_id
+from holdfast.core.leave import leave, leave_with_output, value_of
+from holdfast.core.program import Place
+from holdfast.core.scopes import cancel_children
+from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
+from holdfast.core.state import Token
+from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.turn import NULL, Move, Turn, encode
+from holdfast.core.ways import choose, closing
+from holdfast.errors import Conflict, Forbidden, Refused
+
+ENGINE_EVENTS: Final = frozenset({"completed", "error", "timeout"})
+_REJECTIONS: Final = frozenset({"rejected", "reject"})
+
+
+def event_arrived(turn: Turn, signal: EventArrived) -> None:
+    if turn.status is InstanceStatus.SUSPENDED:
+        raise Conflict("The instance is suspended.", code="INSTANCE_SUSPENDED", hint="Resume it first.")
+    if turn.stopping is not None:
+        raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="Start a new one if need be.")
+    if signal.event in ENGINE_EVENTS:
+        raise Refused(
+            f"{signal.event!r} is the engine's own event.", code="EVENT_RESERVED", hint="Use a name of yours."
+        )
+    matches = [path for path, token in turn.tokens.items() if _expects(turn, path, token, signal)]
+    if not matches:
+        _keep_early(turn, signal)
+        return
+    if len(matches) > 1:
+        names = ", ".join(sorted(f"{turn.tokens[p].node} ({token_id(p, turn.tokens[p].hop)})" for p in matches))
+        raise Conflict(
+            f"Several steps wait for {signal.event!r}: {names}.",
+            code="EVENT_AMBIGUOUS",
+            hint="Name the step or the token it is meant for.",
+        )
+    _take_event(turn, matches[0], signal)
+
+
+def _expects(turn: Turn, path: str, token: Token, signal: EventArrived) -> bool:
+    if token.phase is not Phase.RESTING:
+        return False
+    if signal.node is not None and signal.node != token.node:
+        return False
+    if signal.token is not None and signal.token != token_id(path, token.hop):
+        return False
+    if signal.event in turn.program.places[token.node].ways:
+        return True
+    return any(w.event == signal.event for w in token.waits)
+
+
+def _keep_early(turn: Turn, signal: EventArrived) -> None:
+    if signal.event in turn.program.early and signal.token is None and not signal.kept:
+        turn.keep = True
+        turn.early += 1
+        turn.control("keep", {"event": signal.event, "id": signal.id.hex()})
+        turn.note("event_kept", detail={"event": signal.event})
+        return
+    raise Refused(
+        f"Nothing in this instance waits for {signal.event!r} now.",
+        code="EVENT_NOT_EXPECTED",
+        hint="Read the instance to see which steps are open and what they accept.",
+    )
+
+
+def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
+    token = turn.tokens[path]
+    place = turn.program.places[token.node]
+    value, payload = value_of(token), signal.raw
+    seen = (payload or NULL) if turn.program.merges else value
+    on = signal.event if signal.event in place.ways else "completed"
+    way, records, guarded = choose(turn, place, on, seen)
+    if way is None:
+        _refuse(place, signal.event, guarded)
+        return
+    _require_capability(turn, place)
+    turn.chain = 0
+    if payload is not None:
+        turn.take_output(payload)
+    del turn.tokens[path]
+    turn.note("event_received", place.id, token_id(path, token.hop), {"event": signal.event, "id": signal.id.hex()})
+    if signal.kept and turn.early:
+        turn.early -= 1
+        record = closing(records, kept=signal.id.hex())
+    else:
+        record = closing(records)
+    turn.close(
+        token, _answer_status(place, signal.event), signal.event, chosen=way.chosen, output=payload, closing=record
+    )
+    turn.end_waits(path, token)
+    cancel_children(turn, token, signal.event)
+    raw = value if payload is None else payload
+    turn.moves.append(Move(path, token.hop + 1, way.target, raw, 0, place.id, "event", fence=token.fence))
+
+
+def _refuse(place: Place, event: str, guarded: bool) -> None:
+    if guarded:
+        raise Forbidden(
+            f"{event!r} on {place.id!r} needs a capability the actor lacks.",
+            code="GUARD_REFUSED",
+            hint="Act as somebody who has it, or grant it.",
+        )
+    raise Refused(
+        f"No edge of {place.id!r} takes {event!r} with this data.",
+        code="NO_EDGE_MATCHED",
+        hint="Look at the conditions on its edges.",
+    )
+
+
+def _require_capability(turn: Turn, place: Place) -> None:
+    needed = place.node.guard
+    if needed is not None and needed not in turn.facts.actor.capabilities:
+        raise Forbidden(
+            f"Acting on {place.id!r} needs the capability {needed!r}.",
+            code="CAPABILITY_MISSING",
+            hint="Act as somebody who has it, or grant it.",
+        )
+
+
+def _answer_status(place: Place, event: str) -> StepStatus:
+    if place.node.kind not in DECISIONS:
+        return StepStatus.COMPLETED
+    return StepStatus.REJECTED if event in _REJECTIONS else StepStatus.CONFIRMED
+
+
+def _waiting_for(turn: Turn, name: str, kind: str, ref: bytes | None) -> tuple[str, Token, Place]:
+    path = name.rpartition("@")[0]
+    token = turn.tokens.get(path)
+    if (
+        token is None
+        or token_id(path, token.hop) != name
+        or all(w.kind != kind or (ref is not None and w.ref != ref) for w in token.waits)
+    ):
+        raise Refused("The answer belongs to a wait that is already over.", code="STALE_ANSWER")
+    return path, token, turn.program.places[token.node]
+
+
+def child_finished(turn: Turn, signal: ChildFinished) -> None:
+    path, token, place = _waiting_for(turn, signal.token, "child", signal.child)
+    if signal.status == InstanceStatus.COMPLETED:
+        leave_with_output(turn, path, token, place, signal.raw or NULL, 0)
+        return
+    ending = Failure(f"CHILD_{signal.status.upper()}", f"The sub-flow of {place.id!r} ended {signal.status}.")
+    fail_visit(turn, path, token, place, signal.failure or ending, 0)
+
+
+def receipt_arrived(turn: Turn, signal: ReceiptArrived) -> None:
+    path, token, place = _waiting_for(turn, signal.token, "receipt", signal.effect)
+    if signal.failure is not None:
+        if place.node.kind == "notification":
+            _shrug_off(turn, path, token, place, signal.failure)
+        else:
+            fail_visit(turn, path, token, place, signal.failure, 0)
+    elif signal.raw is None or signal.raw == NULL:
+        leave(turn, path, token, place, value_of(token), 0)
+    else:
+        leave_with_output(turn, path, token, place, signal.raw, 0)
+
+
+def _shrug_off(turn: Turn, path: str, token: Token, place: Place, failure: Failure) -> None:
+    """A notification that could not be delivered does not stop a flow; the context remembers why."""
+    turn.error = encode(failure)
+    if turn.program.merges:
+        leave_with_output(turn, path, token, place, encode({"_last_error": failure}), 0, error=turn.error)
+    else:
+        leave(turn, path, token, place, value_of(token), 0, error=turn.error)

@@ -1,0 +1,86 @@
+"""The end of a turn: what the instance is now, and whom it must tell."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.decision import Decision, Outgoing
+from holdfast.core.ids import derived_id
+from holdfast.core.state import Instance, State
+from holdfast.core.status import TERMINAL, InstanceStatus, Phase
+from holdfast.core.turn import Turn, encode
+
+
+def finish(turn: Turn) -> Decision:
+    _settle(turn)
+    before = turn.instance
+    after = Instance(
+        before.id,
+        before.org,
+        before.definition,
+        before.flow,
+        before.flow_version,
+        turn.version,
+        turn.status,
+        State(turn.tokens, turn.scopes, turn.chain, turn.early, turn.parked, turn.stopping, turn.expires),
+        turn.context,
+        turn.reason,
+        before.entity_version,
+        before.parent,
+        before.parent_token,
+        before.trace,
+    )
+    return Decision(
+        after,
+        turn.opened,
+        turn.closed,
+        turn.events,
+        turn.dispatches,
+        turn.released,
+        turn.retried,
+        turn.timers,
+        turn.timers_ended,
+        turn.effects,
+        turn.key_waits,
+        turn.key_waits_ended,
+        turn.children,
+        turn.outgoing,
+        turn.superseded,
+        turn.keep,
+        turn.needs,
+        turn.error,
+    )
+
+
+def _settle(turn: Turn) -> None:
+    """An instance is complete when no live token is left; a parent that waits is told how it ended."""
+    if turn.tokens or turn.scopes:
+        if turn.status is InstanceStatus.DLQ and all(t.phase is not Phase.DEAD for t in turn.tokens.values()):
+            turn.status, turn.reason = InstanceStatus.RUNNING, None
+        return
+    if turn.status not in TERMINAL:
+        if turn.stopping is not None:
+            turn.status, turn.reason = InstanceStatus.CANCELLED, turn.stopping.reason
+        else:
+            turn.status, turn.reason = InstanceStatus.COMPLETED, None
+            if turn.result is not None and not turn.program.merges:
+                turn.context = turn.result
+        turn.note(f"instance_{turn.status}")
+    if turn.expires is not None and turn.expires.ref is not None:
+        turn.timers_ended.append(turn.expires.ref)
+    turn.stopping, turn.expires, turn.parked, turn.chain, turn.early = None, None, (), 0, 0
+    if turn.instance.parent is not None:
+        _tell_parent(turn, turn.instance.parent)
+
+
+def _tell_parent(turn: Turn, parent: bytes) -> None:
+    before = turn.instance
+    payload = {
+        "token": before.parent_token,
+        "child": before.id.hex(),
+        "status": turn.status,
+        "output": msgspec.Raw(turn.context),
+        "error": None if turn.error is None else msgspec.Raw(turn.error),
+    }
+    signal = derived_id(parent[15], parent, before.id, b"finished")
+    turn.outgoing.append(Outgoing(parent, signal, "child_finished", encode(payload)))

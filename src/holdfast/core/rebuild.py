@@ -1,0 +1,329 @@
+"""An instance in the making, from its rows: the mutable half of replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.compiler.graph import Behaviour
+from holdfast.core.enter import AUTOMATIC
+from holdfast.core.events import ENGINE_EVENTS
+from holdfast.core.failure import DEAD, LOST
+from holdfast.core.ids import CONTROL, timer_id
+from holdfast.core.moments import seconds
+from holdfast.core.program import Place, Program
+from holdfast.core.rows import StepRow
+from holdfast.core.state import ROOT, Arrival, Instance, Parked, Scope, State, Stopping, Token, Wait
+from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
+from holdfast.core.timers import EXPIRY
+from holdfast.core.turn import NULL, Move, decode, merged
+
+_NOT_FOLLOWED: Final = frozenset({StepStatus.CANCELLED, StepStatus.SKIPPED})
+
+
+class _Retry(msgspec.Struct):
+    after: int
+    wait: Wait
+
+
+class _Error(msgspec.Struct):
+    code: str = ""
+    retry: _Retry | None = None
+
+
+class _Detail(msgspec.Struct):
+    waits: tuple[Wait, ...] = ()
+    children: tuple[str, ...] = ()
+    start: msgspec.Raw | None = None
+
+
+class _Closing(msgspec.Struct):
+    fate: str | None = None
+    kept: str | None = None
+
+
+_error = msgspec.json.Decoder(_Error).decode
+_detail = msgspec.json.Decoder(_Detail).decode
+_closing = msgspec.json.Decoder(_Closing).decode
+_edge_ids = msgspec.json.Decoder(list[str]).decode
+
+
+class Rebuild:
+    def __init__(self, program: Program, identity: Instance) -> None:
+        self.program = program
+        self.identity = identity
+        self.targets = {w.id: w.target for p in program.places.values() for ways in p.ways.values() for w in ways}
+        self.version = 0
+        self.entity_version = identity.entity_version
+        self.status = InstanceStatus.PENDING
+        self.reason: str | None = None
+        self.context = b"{}"
+        self.result: bytes | None = None
+        self.tokens: dict[str, Token] = {}
+        self.scopes: dict[str, Scope] = {}
+        self.moves: dict[str, Move] = {}  # tokens in transit, by path
+        self.chain = 0
+        self.early = 0
+        self.parked: tuple[Parked, ...] = ()
+        self.stopping: Stopping | None = None
+        self.expires: Wait | None = None
+
+    # --- a row opens ----------------------------------------------------------------------------------------------
+
+    def open(self, row: StepRow) -> None:
+        self.entity_version = row.entity_version
+        if row.kind == CONTROL:
+            _CONTROLS[row.node](self, row, decode(row.detail or b"{}"))
+            return
+        detail = _detail(row.detail or b"{}")
+        move = self._arriving(row, detail)
+        place = self.program.places[row.node]
+        if self.program.policy.chain_limit is not None and place.behaviour in AUTOMATIC:
+            self.chain += 1
+        phase, waits = self._phase(row, place, detail.waits)
+        value = msgspec.Raw(move.raw)
+        self.tokens[row.path] = Token(
+            row.hop, row.node, row.id, row.created_at, row.fence, phase, row.calls, row.run, move.last, waits, value
+        )
+
+    def _arriving(self, row: StepRow, detail: _Detail) -> Move:
+        """The token that enters the row's node, taken out of transit."""
+        if row.cause == "started":
+            return self._start(row, detail)
+        if row.behaviour == Behaviour.JOIN:
+            self.close_scope(f"{row.path}/{row.hop - 1}")
+            return self.moves.pop(row.path, None) or Move(row.path, row.hop, row.node, row.input or NULL)
+        return self.moves.pop(row.path)
+
+    def _start(self, row: StepRow, detail: _Detail) -> Move:
+        raw = bytes(detail.start) if detail.start is not None else row.input or NULL
+        self.status = InstanceStatus.RUNNING
+        if isinstance(decode(raw), dict):
+            self.context = raw
+        timeout = self.program.policy.timeout
+        if timeout is not None:
+            ref = timer_id(self.identity.id, EXPIRY)
+            self.expires = Wait(EXPIRY, EXPIRY, due=row.created_at + seconds(timeout), ref=ref)
+        return Move(row.path, row.hop, row.node, raw)
+
+    @staticmethod
+    def _phase(row: StepRow, place: Place, waits: tuple[Wait, ...]) -> tuple[Phase, tuple[Wait, ...]]:
+        if place.behaviour not in (Behaviour.WORK, Behaviour.CALL):
+            return Phase.RESTING, waits
+        retry = _error(row.error).retry if row.error is not None and row.closed_version is None else None
+        if retry is None or retry.after != row.calls:
+            return Phase.WORKING, waits
+        return Phase.RETRYING, (*waits, retry.wait)
+
+    # --- a row closes ---------------------------------------------------------------------------------------------
+
+    def close(self, row: StepRow) -> None:
+        token = self.tokens.get(row.path)
+        if row.kind == CONTROL or token is None or token.step != row.id:
+            return
+        del self.tokens[row.path]
+        if row.status in _NOT_FOLLOWED or row.outcome == "after_cancel":
+            return
+        place = self.program.places[row.node]
+        closing = _closing(row.closing or b"{}")
+        if closing.kept is not None:
+            self.early -= 1
+        if self._was_outside_signal(row, place):
+            self.chain = 0
+        if self.program.merges and row.output is not None and self._gives_output(row, place):
+            self.context = merged(self.context, row.output)
+        self._go_on(row, token, place, closing.fate)
+
+    @staticmethod
+    def _was_outside_signal(row: StepRow, place: Place) -> bool:
+        """An event or a moment ended the step: what follows is a new chain."""
+        if row.is_at_once:
+            return False
+        return place.behaviour is Behaviour.TIMER or row.outcome == "timeout" or row.outcome not in ENGINE_EVENTS
+
+    @staticmethod
+    def _gives_output(row: StepRow, place: Place) -> bool:
+        return not row.is_at_once or (place.behaviour is Behaviour.PASS and place.mapping is not None)
+
+    def _go_on(self, row: StepRow, token: Token, place: Place, fate: str | None) -> None:
+        failed = row.status in (StepStatus.FAILED, StepStatus.SUPERSEDED)
+        value = NULL if token.value is None else bytes(token.value)
+        raw = value if failed or row.output is None else row.output
+        chosen = _edge_ids(row.chosen_edge_ids or b"[]")
+        if place.is_split and not failed:
+            self._part(row, raw, chosen)
+        elif chosen:
+            passes = place.behaviour is Behaviour.PASS and place.mapping is None and not failed
+            last = token.last if passes else place.id
+            self.moves[row.path] = Move(row.path, row.hop + 1, self.targets[chosen[0]], raw, last=last)
+        elif failed:
+            self._meet_fate(row, token, fate)
+        else:
+            self.result = raw
+            self._branch_over(row.path, "ended")
+
+    def _part(self, row: StepRow, raw: bytes, chosen: list[str]) -> None:
+        children = _detail(row.detail or b"{}").children
+        self.scopes[f"{row.path}/{row.hop}"] = Scope(row.node, row.path, row.hop, len(children))
+        for path, edge in zip(children, chosen, strict=True):
+            self.moves[path] = Move(path, 0, self.targets[edge], raw)
+
+    def _meet_fate(self, row: StepRow, token: Token, fate: str | None) -> None:
+        if fate == DEAD:
+            self.tokens[row.path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
+        elif fate == LOST:
+            self._branch_over(row.path, "failed")
+        else:
+            self.end(InstanceStatus.FAILED, _error(row.error or b"{}").code)
+
+    # --- scopes ---------------------------------------------------------------------------------------------------
+
+    def _branch_over(self, path: str, outcome: str) -> None:
+        """Where somebody arrived or failed, the join's own row tells what follows; where all ended, nothing does."""
+        scope_id, _, index = path.rpartition(".")
+        if not scope_id:
+            return
+        scope = self.scopes[scope_id]
+        scope = msgspec.structs.replace(scope, done={**scope.done, index: Arrival(outcome=outcome)})
+        self.scopes[scope_id] = scope
+        if len(scope.done) == scope.width and all(a.outcome == "ended" for a in scope.done.values()):
+            self.close_scope(scope_id)
+            self._branch_over(scope.parent, "ended")
+
+    def close_scope(self, scope_id: str) -> None:
+        inside = scope_id + "."
+        self.tokens = {p: t for p, t in self.tokens.items() if not p.startswith(inside)}
+        self.moves = {p: m for p, m in self.moves.items() if not p.startswith(inside)}
+        self.scopes = {s: v for s, v in self.scopes.items() if s != scope_id and not s.startswith(inside)}
+
+    # --- the end of a version, and of the instance ----------------------------------------------------------------
+
+    def end_version(self) -> None:
+        for path, move in self.moves.items():
+            scope_id, _, index = path.rpartition(".")
+            scope = self.scopes[scope_id]
+            arrival = Arrival(move.last or path, msgspec.Raw(move.raw))
+            self.scopes[scope_id] = msgspec.structs.replace(scope, done={**scope.done, index: arrival})
+        self.moves = {}
+        if not self.tokens and not self.scopes:
+            self._complete()
+        elif self.status is InstanceStatus.DLQ and all(t.phase is not Phase.DEAD for t in self.tokens.values()):
+            self.status, self.reason = InstanceStatus.RUNNING, None
+        self.result = None
+
+    def _complete(self) -> None:
+        if self.status not in TERMINAL:
+            if self.stopping is not None:
+                self.status, self.reason = InstanceStatus.CANCELLED, self.stopping.reason
+            else:
+                self.status, self.reason = InstanceStatus.COMPLETED, None
+                if self.result is not None and not self.program.merges:
+                    self.context = self.result
+        self.stopping, self.expires, self.parked, self.chain, self.early = None, None, (), 0, 0
+
+    def end(self, status: InstanceStatus, reason: str | None) -> None:
+        self.status, self.reason = status, reason
+        self.tokens, self.scopes, self.moves = {}, {}, {}
+
+    def instance(self) -> Instance:
+        lent = self.identity
+        tokens = {path: self._as_kept(token) for path, token in self.tokens.items()}
+        state = State(tokens, self.scopes, self.chain, self.early, self.parked, self.stopping, self.expires)
+        return Instance(
+            lent.id, lent.org, lent.definition, lent.flow, lent.flow_version, self.version, self.status, state,
+            self.context, self.reason, self.entity_version, lent.parent, lent.parent_token, lent.trace,
+        )  # fmt: skip
+
+    def _as_kept(self, token: Token) -> Token:
+        """A live snapshot leaves out a value that the step row has."""
+        if token.phase in (Phase.HELD, Phase.DEAD) or self.program.places[token.node].keeps_value:
+            return token
+        return msgspec.structs.replace(token, value=None)
+
+
+# --- control rows -----------------------------------------------------------------------------------------------------
+
+
+def _suspend(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.status, rebuild.reason = InstanceStatus(detail["status"]), detail["reason"]
+
+
+def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.status, rebuild.reason, rebuild.chain, rebuild.parked = InstanceStatus.RUNNING, None, 0, ()
+    for path, token in list(rebuild.tokens.items()):
+        if token.phase in (Phase.HELD, Phase.DEAD):
+            del rebuild.tokens[path]
+            run = token.run + 1 if token.phase is Phase.DEAD else token.run
+            raw = NULL if token.value is None else bytes(token.value)
+            rebuild.moves[path] = Move(path, token.hop, token.node, raw, last=token.last, run=run)
+
+
+def _hold(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path, hop, node = detail["path"], detail["hop"], detail["node"]
+    rebuild.moves.pop(path, None)
+    place = rebuild.program.places[node]
+    if place.behaviour is Behaviour.JOIN and path.count("/") == place.depth:
+        rebuild.close_scope(f"{path}/{hop - 1}")
+    value = msgspec.Raw(row.input or NULL)
+    rebuild.tokens[path] = Token(hop, node, phase=Phase.HELD, run=detail["run"], last=detail["last"], value=value)
+
+
+def _escape(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path, hop = detail["path"], detail["hop"]
+    move = rebuild.moves[detail["from"]]
+    rebuild.close_scope(f"{path}/{hop - 1}")
+    rebuild.moves[path] = move._replace(path=path, hop=hop)
+
+
+def _park(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.parked = (*rebuild.parked, Parked(**detail))
+
+
+def _keep(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.early += 1
+
+
+def _cancel(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    """Handlers that were out stay as cancelling; whatever else had a row is closed by what follows."""
+    rebuild.stopping = Stopping(detail["by"], detail["reason"])
+    rebuild.parked, rebuild.scopes = (), {}
+    if rebuild.status is not InstanceStatus.RUNNING:
+        rebuild.status, rebuild.reason = InstanceStatus.RUNNING, None
+    rebuild.tokens = {
+        path: msgspec.structs.replace(token, phase=Phase.CANCELLING)
+        for path, token in rebuild.tokens.items()
+        if token.phase is Phase.WORKING
+    }
+
+
+def _abort(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.end(InstanceStatus.ABORTED, detail["reason"])
+
+
+def _force_fail(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.end(InstanceStatus.FAILED, detail["reason"])
+
+
+def _expire(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.chain, rebuild.expires = 0, None
+    if detail["node"] is None:
+        rebuild.end(InstanceStatus.FAILED, "WORKFLOW_TIMEOUT")
+        return
+    rebuild.tokens, rebuild.scopes, rebuild.parked = {}, {}, ()
+    rebuild.moves = {ROOT: Move(ROOT, detail["hop"], detail["node"], rebuild.context)}
+
+
+_CONTROLS: Final[dict[str, Callable[[Rebuild, StepRow, dict[str, Any]], None]]] = {
+    "@suspend": _suspend,
+    "@resume": _resume,
+    "@hold": _hold,
+    "@escape": _escape,
+    "@park": _park,
+    "@keep": _keep,
+    "@cancel": _cancel,
+    "@abort": _abort,
+    "@force_fail": _force_fail,
+    "@expire": _expire,
+}

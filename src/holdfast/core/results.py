@@ -1,0 +1,120 @@
+"""What handlers and calls came back with. A result counts only for the step and the fence it was produced under."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.compiler.graph import Behaviour
+from holdfast.core.decision import Call, Dispatch, Release, Retried
+from holdfast.core.failure import fail_visit
+from holdfast.core.ids import token_id, wait_id
+from holdfast.core.leave import leave_with_output
+from holdfast.core.program import Place
+from holdfast.core.retry import delay_before
+from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
+from holdfast.core.state import Token, Wait
+from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.turn import Turn, encode
+from holdfast.errors import Refused
+
+
+def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Place]:
+    token = turn.tokens.get(path)
+    if (
+        token is None
+        or token.step != step
+        or fence < token.fence
+        or (token.phase is not Phase.WORKING and token.phase is not Phase.CANCELLING)
+    ):
+        raise Refused("The result belongs to a step or a lease that is already over.", code="STALE_RESULT")
+    return token, turn.program.places[token.node]
+
+
+def work_done(turn: Turn, signal: WorkDone) -> None:
+    path = signal.path
+    token, place = _token_of(turn, path, signal.step, signal.fence)
+    if token.phase is Phase.CANCELLING:
+        close_cancelling(turn, path, token, signal.fence, StepStatus.COMPLETED, output=signal.raw)
+        return
+    leave_with_output(turn, path, token, place, signal.raw, signal.fence)
+
+
+def work_failed(turn: Turn, signal: WorkFailed) -> None:
+    path = signal.path
+    token, place = _token_of(turn, path, signal.step, signal.fence)
+    if token.phase is Phase.CANCELLING:
+        close_cancelling(turn, path, token, signal.fence, StepStatus.FAILED, error=encode(signal.failure))
+    elif signal.retryable and signal.calls < place.retry.calls:
+        _retry(turn, signal, token, place)
+    else:
+        fail_visit(turn, path, token, place, signal.failure, signal.fence, input=signal.input)
+
+
+def close_cancelling(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, **result: bytes) -> None:
+    """A handler that was out when the instance was cancelled has come back: recorded, not followed."""
+    del turn.tokens[path]
+    turn.close(token, status, "after_cancel", **result)
+    turn.released.append(Release(path, fence))
+    turn.end_waits(path, token)
+    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"after": "cancel"})
+
+
+def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
+    """Same step, same receipt, one more call: at once under the present lease, or later by a timer."""
+    path, calls, failure = signal.path, signal.calls, signal.failure
+    name = token_id(path, token.hop)
+    pause = delay_before(place.retry, calls, token.step)
+    turn.error = encode(failure)
+    turn.note("step_retried", place.id, name, {"calls": calls, "code": failure.code, "message": failure.message})
+    if not pause and signal.input is not None and turn.status is not InstanceStatus.SUSPENDED:
+        dispatch_again(turn, path, token, place, calls + 1, signal.fence, signal.fence, signal.input)
+        return
+    wait = turn.timer(path, wait_id(name, token.run, f"retry:{calls}"), "retry", turn.now + pause)
+    turn.retried.append(Retried(token.step, token.at, calls, signal.fence, _error_with_retry(failure, calls, wait)))
+    turn.released.append(Release(path, signal.fence))
+    turn.tokens[path] = msgspec.structs.replace(
+        token, phase=Phase.RETRYING, calls=calls, fence=signal.fence, waits=(*_but_retry(token), wait)
+    )
+
+
+def _error_with_retry(failure: Failure, calls: int, wait: Wait) -> bytes:
+    """The open row's error tells the next attempt; it counts as long as no further call is on the row."""
+    retry: dict[str, Any] = {"after": calls, "wait": wait}
+    return encode({**msgspec.to_builtins(failure), "retry": retry})
+
+
+def _but_retry(token: Token) -> tuple[Wait, ...]:
+    return tuple(w for w in token.waits if w.kind != "retry")
+
+
+def dispatch_again(
+    turn: Turn, path: str, token: Token, place: Place, calls: int, fence: int, held: int, input: bytes | None
+) -> None:
+    turn.retried.append(Retried(token.step, token.at, calls, fence + 1, turn.error))
+    node, is_call = place.node, place.behaviour is Behaviour.CALL
+    turn.dispatches.append(
+        Dispatch(
+            path, token.step, token.at, place.queue, place.id, fence + 1, held, calls, input, node.priority,
+            node.timeout, is_call,
+        )
+    )  # fmt: skip
+    turn.tokens[path] = msgspec.structs.replace(
+        token, phase=Phase.WORKING, calls=calls, fence=fence + 1, waits=_but_retry(token)
+    )
+
+
+def call_due(turn: Turn, signal: CallDue) -> None:
+    """A call's turn: ask for it to be run in this transaction, and go on once its answer is a fact."""
+    path = signal.path
+    token, place = _token_of(turn, path, signal.step, signal.fence)
+    if token.phase is Phase.CANCELLING:
+        close_cancelling(turn, path, token, signal.fence, StepStatus.SKIPPED)
+        return
+    answer = turn.facts.answers.get(signal.step)
+    if answer is not None:
+        leave_with_output(turn, path, token, place, answer, signal.fence)
+        return
+    name = token_id(path, token.hop)
+    turn.needs.append(Call(signal.step, path, place.id, place.node.handler or "", name, signal.input, signal.calls))

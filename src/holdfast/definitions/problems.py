@@ -1,0 +1,46 @@
+"""What is wrong with a definition: all of it at once, each with a code, a sentence, a place and a remedy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import DefinitionError
+
+REMEDIES: Final[dict[str, str]] = {
+    "FLOW_EMPTY": "Add at least one step before build().",
+    "FLOW_NAME_INVALID": "Use 1 to 200 bytes of visible text without '@'.",
+    "FLOW_VERSION_INVALID": "Versions are whole numbers from 1.",
+    "HANDLER_AMBIGUOUS": "Rename one of the functions, or register both yourself and name them in the steps.",
+    "HANDLER_INVALID": "Give the name of a handler, or a function defined with def: its name is the handler's name.",
+    "STEP_DUPLICATE": "Give each step a name of its own.",
+    "STEP_NAME_RESERVED": "Use 1 to 200 bytes of visible text without '@'; 'cond#…' and '_root_' are the engine's own.",
+    "STEP_OPTION_INVALID": "docs/sagas.md lists what each option takes.",
+}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    message: str
+    place: str  # "name", "steps.reserve", "steps.reserve.timeout"
+    severity: str = "error"
+    hint: str = ""
+
+
+def problem(code: str, message: str, place: str) -> Problem:
+    return Problem(code=code, message=message, place=place, hint=REMEDIES[code])
+
+
+def require_none(flow: str, problems: tuple[Problem, ...]) -> None:
+    if not problems:
+        return
+    first = problems[0]
+    more = f" ({len(problems)} problems in all)" if len(problems) > 1 else ""
+    raise DefinitionError(
+        f"The flow {flow!r} cannot be built: {first.message}{more}",
+        code=first.code,
+        hint=first.hint,
+        diagnostics=problems,
+        place=first.place,
+    )

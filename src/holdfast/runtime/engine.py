@@ -1,0 +1,482 @@
+"""The engine: what a user holds. It wires the parts together and speaks their verbs; it decides nothing itself.
+
+    async with Engine() as engine:                # embedded PostgreSQL; Engine("postgresql://…") for yours
+        engine.register("reserve", reserve)
+        await engine.publish(Flow("order").step("reserve", "reserve").build())
+        instance = await engine.start("order", {"amount": 5}, key="order-17")
+        await engine.drain()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.compiler.compile import compile_graph
+from holdfast.compiler.compiled import dump_compiled
+from holdfast.compiler.graph import Graph, dump_graph, load_graph
+from holdfast.compiler.lowering import lower
+from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Started, Suspend
+from holdfast.core.state import EMPTY
+from holdfast.core.state import Instance as Snapshot
+from holdfast.core.status import TERMINAL, InstanceStatus
+from holdfast.definitions.model import Definition as FlowDefinition
+from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
+from holdfast.payloads import canonical, encode
+from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.committer import Committer, Options
+from holdfast.runtime.handlers import Registry
+from holdfast.runtime.items import Item
+from holdfast.runtime.metrics import Stats
+from holdfast.runtime.starter import Start, Starter, new_id
+from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.wakeups import Notifier
+from holdfast.runtime.worker import Worker, WorkerOptions
+from holdfast.settings import Settings
+from holdfast.store import embedded, reads
+from holdfast.store.borrowed import BorrowedVerbs
+from holdfast.store.commit import NewInstance
+from holdfast.store.definitions import find_definition, insert_definition
+from holdfast.store.keyed import send_keyed
+from holdfast.store.migrate import migrate
+from holdfast.store.reads import Event, Instance, Step
+from holdfast.store.session import Session
+
+Id = str | UUID
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some instances and where the next page begins; None when this is the last one."""
+
+    items: list[Instance]
+    next: str | None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A definition as it was published."""
+
+    name: str
+    version: int
+    hash: str
+    new: bool  # False: the very same definition was there already
+
+
+class Engine:
+    def __init__(self, dsn: str | None = None, *, org: str | None = None, options: Options | None = None) -> None:
+        settings = Settings.from_environment()
+        self.dsn = dsn or settings.dsn or ""
+        self.org = org or settings.org
+        self.options = options or Options()
+        self.handlers = Registry()
+        self.calls = Registry()
+        self.telemetry = Telemetry()
+        self.catalog = Catalog()
+        self._stack = contextlib.AsyncExitStack()
+        self._worker: Worker | None = None
+        self._open = False
+
+    # --- life ------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Engine:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        if not self.dsn:
+            server = await asyncio.to_thread(embedded.start)
+            self.dsn = server.dsn
+        await asyncio.to_thread(migrate, self.dsn)
+        self.telemetry.refresh()
+        self._session = await Session.open(self.dsn)
+        self._stack.push_async_callback(self._session.close)
+        self._notifier = Notifier(self._session)
+        self._stack.push_async_callback(self._notifier.stop)
+        self._starter = Starter(self.dsn)
+        self._stack.push_async_callback(self._starter.close)
+        self.committer = Committer(self.dsn, self.catalog, self.options)
+        await self.committer.start()
+        self._stack.push_async_callback(self.committer.stop)
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+        await self._stack.aclose()
+
+    # --- what this process can do ---------------------------------------------------------------------------------------
+
+    def handler(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function as the handler of that name."""
+        return lambda function: self.register(name, function)
+
+    def register(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.handlers.register(name, function)
+
+    def call(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function as an operation that runs inside the engine's transaction: `async def f(ctx, data)`."""
+        return lambda function: self.calls.register(name, function)
+
+    # --- definitions -----------------------------------------------------------------------------------------------------
+
+    async def publish(self, definition: FlowDefinition | Graph | dict[str, Any], *, by: str | None = None) -> Published:
+        """Compile, check and freeze a definition. The same version with the same content is left as it is."""
+        session = self._opened()
+        source, graph = _as_graph(definition)
+        if isinstance(definition, FlowDefinition):
+            for name, function in definition.handlers.items():
+                self.register(name, function)
+        compiled = compile_graph(graph)
+        dumped = dump_graph(graph)
+        values = (
+            new_id(self.org, None, None), self.org, graph.kind, graph.name, graph.version, canonical(source),
+            canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)), compiled.hash,
+            compiled.compiler_version, by,
+        )  # fmt: skip
+        new = await insert_definition(session, values)
+        if not new:
+            known = await find_definition(session, self.org, graph.name, graph.version)
+            if known is None or known.hash != compiled.hash:
+                raise Conflict(
+                    f"{graph.name!r} version {graph.version} is already published with other content.",
+                    code="VERSION_TAKEN",
+                    hint="Published versions never change: publish it as a new version.",
+                )
+        self.catalog.forget(graph.name)
+        return Published(graph.name, graph.version, compiled.hash, new)
+
+    # --- start -------------------------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        flow: str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        version: int | None = None,
+        business_key: str | None = None,
+        attributes: dict[str, Any] | None = None,
+        by: str | None = None,
+        conn: Any = None,
+    ) -> Instance:
+        """Start an instance. The same key gives the same instance; `conn` starts it in the caller's own transaction."""
+        session = self._opened()
+        raw = encode({} if input is None else input, "the input")
+        _check_key(key, "idempotency key")
+        _check_key(business_key, "business key")
+        definition = self.catalog.cached(self.org, flow, version)
+        if definition is None:
+            definition = await self.catalog.find(session, self.org, flow, version)
+        if conn is not None:
+            return await self._borrowed.start(conn, definition, raw, key, business_key, by)
+        extra = None if attributes is None else encode(attributes, "the attributes")
+        start = Start(
+            new_id(self.org, key, business_key), self.org, definition, raw, key, business_key, extra, by,
+            self.telemetry.current_trace(),
+        )  # fmt: skip
+        if self._worker is not None and key is None:
+            return await self._start_here(start)
+        await self._starter.start(start)
+        self._announce()
+        return _pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
+
+    async def start_many(
+        self, flow: str, inputs: Iterable[Any], *, keys: Sequence[str] | None = None, version: int | None = None, by: str | None = None
+    ) -> list[Instance]:
+        """Start many instances of one flow in few commits."""
+        definition = await self.catalog.find(self._opened(), self.org, flow, version)
+        values = list(inputs)
+        if keys is not None and len(keys) != len(values):
+            raise HoldfastError("There must be one key per input.", code="KEYS_MISMATCH")
+        trace = self.telemetry.current_trace()
+        starts = [
+            Start(new_id(self.org, key, None), self.org, definition, encode(value, "the input"), key, None, None, by, trace)
+            for value, key in zip(values, keys or [None] * len(values), strict=True)
+        ]
+        await self._starter.start_many(starts)
+        self._announce()
+        return [_pending(s) for s in starts]
+
+    async def _start_here(self, start: Start) -> Instance:
+        """A worker runs in this process: the first step opens in the commit that stores the instance."""
+        definition = start.definition
+        data = start.input if start.input[:1] == b"{" else b"{}"
+        fresh = Snapshot(
+            start.id, start.org, definition.id, definition.name, definition.version, 0, InstanceStatus.PENDING, EMPTY, data,
+            trace=start.trace,
+        )  # fmt: skip
+        item = Item(
+            start.id,
+            Started(start.input),
+            Actor(start.created_by or "system"),
+            fresh,
+            NewInstance(start.input, start.business_key, start.attributes, start.created_by),
+        )
+        decision = await self.committer.apply(item)
+        return _view(start, fresh if decision is None else decision.instance)
+
+    # --- signals and control -----------------------------------------------------------------------------------------------
+
+    async def signal(
+        self,
+        instance_id: Id,
+        event: str,
+        payload: Any = None,
+        *,
+        node: str | None = None,
+        token: str | None = None,
+        id: Id | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        if_version: int | None = None,
+        conn: Any = None,
+    ) -> Instance:
+        """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal."""
+        raw = None if payload is None else encode(payload, "the payload")
+        if conn is not None:
+            return await self._borrowed.signal(conn, _bytes(instance_id), event, raw, node, id, by)
+        signal_id = new_id(self.org, None, None) if id is None else _bytes(id)
+        item = Item(
+            _bytes(instance_id),
+            EventArrived(signal_id, event, raw, node, token, if_version),
+            Actor(by or "system", tuple(capabilities)),
+        )
+        if id is not None:
+            item.receipt = str(UUID(bytes=signal_id)), _digest(event, raw, node)
+        return await self._apply(item)
+
+    async def signal_key(
+        self, event: str, key: str, payload: Any = None, *, id: Id | None = None, by: str | None = None
+    ) -> str:
+        """Send an event to every wait with that key, and keep it for waits that are yet to open. The event's id."""
+        raw = None if payload is None else encode(payload, "the payload")
+        _check_key(key, "event key")
+        signal_id = new_id(self.org, key, None) if id is None else _bytes(id)
+        await send_keyed(self._opened(), self.org, event, key, raw, signal_id, by)
+        self._announce()
+        return str(UUID(bytes=signal_id))
+
+    async def cancel(
+        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, if_version: int | None = None, conn: Any = None
+    ) -> Instance:
+        """Stop an instance: what rests ends now, handlers that are out finish and are recorded."""
+        if conn is not None:
+            return await self._borrowed.cancel(conn, _bytes(instance_id), reason, by)
+        return await self._control(instance_id, Cancel(reason, if_version), by)
+
+    async def abort(
+        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, if_version: int | None = None
+    ) -> Instance:
+        """End an instance at once; late results are refused."""
+        return await self._control(instance_id, Abort(reason, if_version), by)
+
+    async def suspend(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR"), by)
+
+    async def resume(self, instance_id: Id, *, by: str | None = None) -> Instance:
+        return await self._control(instance_id, Resume(), by)
+
+    async def force_fail(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return await self._control(instance_id, ForceFail(reason), by)
+
+    async def _control(self, instance_id: Id, signal: Signal, by: str | None) -> Instance:
+        return await self._apply(Item(_bytes(instance_id), signal, Actor(by or "system")))
+
+    async def _apply(self, item: Item) -> Instance:
+        view = await self.get(str(UUID(bytes=item.instance)))  # somebody else's instance is not found, here too
+        if view.status in TERMINAL:
+            raise Conflict(f"The instance is over: {view.status}.", code="INSTANCE_OVER", hint="Start a new one.")
+        await self.committer.apply(item)
+        self._announce()
+        return await self.get(view.id)
+
+    # --- reads ---------------------------------------------------------------------------------------------------------------
+
+    async def get(self, instance_id: Id, *, conn: Any = None) -> Instance:
+        if conn is not None:
+            return await self._borrowed.get(conn, _bytes(instance_id))
+        found = await reads.read_instance(self._opened(), self.org, _bytes(instance_id))
+        if found is None:
+            raise NotFound(f"There is no instance {instance_id}.", code="INSTANCE_UNKNOWN", hint="Check the id and the organisation.")
+        return found
+
+    async def steps(self, instance_id: Id) -> list[Step]:
+        """The visits of an instance in the order they happened."""
+        await self.get(instance_id)
+        return await reads.list_steps(self._opened(), self.org, _bytes(instance_id))
+
+    async def events(self, instance_id: Id) -> list[Event]:
+        """The audit trail of an instance."""
+        await self.get(instance_id)
+        return await reads.list_events(self._opened(), self.org, _bytes(instance_id))
+
+    async def list(
+        self,
+        *,
+        flow: str | None = None,
+        status: str | None = None,
+        business_key: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Instances, newest first; `after` is the `next` of the page before."""
+        if status is not None and status not in tuple(InstanceStatus):
+            raise Refused(f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}.")
+        if not 1 <= limit <= 1000:
+            raise Refused("A page holds 1 to 1000 instances.", code="LIMIT_INVALID")
+        found = await reads.list_instances(
+            self._opened(),
+            self.org,
+            flow=flow,
+            status=status,
+            business_key=business_key,
+            after=None if after is None else _bytes(after),
+            limit=limit + 1,
+        )
+        more = len(found) > limit
+        return Page(found[:limit], found[limit - 1].id if more else None)
+
+    async def wait(self, instance_id: Id, timeout: float | None = None) -> Instance:
+        """The instance once it is over. At once when it ends in this process, by looking now and then when elsewhere."""
+        id = _bytes(instance_id)
+        done: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        self.committer.waiters.setdefault(id, []).append(done)
+        pause = 0.05
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self.get(instance_id)
+                while found.status not in TERMINAL:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await asyncio.shield(done)
+                    pause = min(pause * 1.5, 1.0)
+                    found = await self.get(instance_id)
+                return found
+        finally:
+            waiting = self.committer.waiters.get(id)
+            if waiting is not None and done in waiting:
+                waiting.remove(done)
+                if not waiting:
+                    del self.committer.waiters[id]
+
+    def stats(self) -> Stats:
+        counters, worker = self.committer.counters, self._worker
+        return Stats(
+            commits=counters.commits,
+            steps=counters.steps,
+            retried=counters.retried,
+            rejected=counters.rejected,
+            handlers_running=worker.executor.running if worker else 0,
+            jobs_queued=len(worker.executor.jobs) if worker else 0,
+            results_buffered=len(self.committer.buffer),
+            instances_cached=len(self.committer.cache),
+            lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
+        )
+
+    # --- work ------------------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def worker(self, **options: Any) -> AsyncIterator[Worker]:
+        """Run handlers in this process for as long as the block lasts."""
+        self._opened()
+        if self._worker is not None:
+            raise Conflict("A worker runs in this engine already.", code="WORKER_RUNNING")
+        worker = Worker(
+            self.dsn, self.committer, self.handlers, self.calls, self._notifier, self.telemetry, WorkerOptions(**options)
+        )
+        await worker.start()
+        self._worker = worker
+        try:
+            yield worker
+        finally:
+            self._worker = None
+            await worker.stop()
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Run what is due in this process until nothing is left: for tests and scripts."""
+        async with contextlib.AsyncExitStack() as stack:
+            worker = self._worker or await stack.enter_async_context(self.worker())
+            async with asyncio.timeout(timeout):
+                while not await worker.is_done():
+                    await asyncio.sleep(0.002)
+
+    def wake(self) -> None:
+        """Look for work now."""
+        if self._worker is not None:
+            self._worker.wake()
+
+    def _announce(self) -> None:
+        self.wake()
+        self._notifier.hint()
+
+    @property
+    def _borrowed(self) -> BorrowedVerbs:
+        return BorrowedVerbs(self.org)
+
+    def _opened(self) -> Session:
+        if not self._open:
+            raise HoldfastError(
+                "The engine is not open.", code="ENGINE_CLOSED", hint="Use it inside `async with Engine() as engine:`."
+            )
+        return self._session
+
+
+def _as_graph(definition: FlowDefinition | Graph | dict[str, Any]) -> tuple[dict[str, Any], Graph]:
+    if isinstance(definition, FlowDefinition):
+        return definition.source, lower(definition)
+    graph = definition if isinstance(definition, Graph) else load_graph(definition)
+    return dump_graph(graph), graph
+
+
+def _bytes(id: Id) -> bytes:
+    if isinstance(id, UUID):
+        return id.bytes
+    try:
+        return UUID(id).bytes
+    except (ValueError, AttributeError, TypeError):
+        raise NotFound(f"{id!r} is not an id.", code="ID_INVALID", hint="Ids are UUIDs, as `start` gave them.") from None
+
+
+def _check_key(key: str | None, what: str) -> None:
+    if key is None:
+        return
+    if not key or len(key.encode("utf-8", "surrogatepass")) > 500 or "\x00" in key or any(0xD800 <= ord(c) < 0xE000 for c in key):
+        raise Refused(f"The {what} must have 1 to 500 bytes of valid text.", code="KEY_INVALID")
+
+
+def _digest(event: str, raw: bytes | None, node: str | None) -> bytes:
+    return sha256(canonical([event, None if raw is None else msgspec.json.decode(raw), node])).digest()
+
+
+def _pending(start: Start) -> Instance:
+    input = msgspec.json.decode(start.input)
+    return Instance(
+        id=str(UUID(bytes=start.id)),
+        flow=start.definition.name,
+        flow_version=start.definition.version,
+        status=InstanceStatus.PENDING,
+        version=0,
+        data=input if isinstance(input, dict) else {},
+        input=input,
+        org=start.org,
+        key=start.key,
+        business_key=start.business_key,
+        created_by=start.created_by,
+    )
+
+
+def _view(start: Start, snapshot: Snapshot) -> Instance:
+    return msgspec.structs.replace(
+        _pending(start),
+        status=snapshot.status,
+        version=snapshot.version,
+        data=msgspec.json.decode(snapshot.data),
+        reason=snapshot.reason,
+    )

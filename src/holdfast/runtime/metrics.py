@@ -1,0 +1,89 @@
+"""What a worker process counts, offered to Prometheus: read when somebody scrapes, free when nobody does.
+
+No metric has labels: flows, nodes and tenants are unbounded, and the scraper already knows which process it asks.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at a worker. Counters rise from the start of the process, the rest is how things are now."""
+
+    commits: int = 0
+    steps_closed: int = 0
+    batches_retried: int = 0
+    results_rejected: int = 0
+    handlers_running: int = 0
+    jobs_queued: int = 0
+    results_buffered: int = 0
+    instances_cached: int = 0
+    lease_seconds_left: float = 0.0
+
+
+class Counted(Protocol):
+    def stats(self) -> Stats: ...
+
+
+class Meaning(NamedTuple):
+    is_counter: bool
+    text: str
+
+
+METRICS: Final[dict[str, Meaning]] = {
+    "commits": Meaning(True, "Transactions committed by the apply lanes."),
+    "steps_closed": Meaning(True, "Steps closed, whatever their outcome."),
+    "batches_retried": Meaning(True, "Batches applied again because another writer was faster or the server asked."),
+    "results_rejected": Meaning(True, "Handler results refused because their lease had passed to somebody else."),
+    "handlers_running": Meaning(False, "Handlers running now."),
+    "jobs_queued": Meaning(False, "Steps leased to this process that wait for a free slot."),
+    "results_buffered": Meaning(False, "Results and signals waiting for their commit."),
+    "instances_cached": Meaning(False, "Instance snapshots kept in memory."),
+    "lease_seconds_left": Meaning(False, "Seconds until this worker's lease ends unless it is renewed."),
+}
+
+
+class MetricsCollector:
+    """`registry.register(MetricsCollector(engine))`. `engine.stats()` is called from the scraper's thread."""
+
+    def __init__(self, engine: Counted) -> None:
+        _require_prometheus()
+        self._engine = engine
+
+    def describe(self) -> Iterator[Metric]:
+        """Names only: registering a collector must not need a running engine."""
+        return (_family(name) for name in METRICS)
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._engine.stats()
+        return (_family(name, getattr(stats, name)) for name in METRICS)
+
+
+def _family(name: str, value: float | None = None) -> Metric:
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+    meaning = METRICS[name]
+    family = CounterMetricFamily if meaning.is_counter else GaugeMetricFamily
+    return family(f"holdfast_{name}", meaning.text, value=value)
+
+
+def _require_prometheus() -> None:
+    try:
+        importlib.import_module("prometheus_client")
+    except ModuleNotFoundError as missing:
+        raise HoldfastError(
+            "Metrics for Prometheus need the package prometheus-client, which is not installed.",
+            code="EXTRA_MISSING",
+            hint="Install the extra: holdfast[prometheus].",
+            extra="prometheus",
+        ) from missing

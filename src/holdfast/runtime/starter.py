@@ -1,0 +1,191 @@
+"""Starts that only store: a pending instance and its `started` signal, many callers to a commit.
+
+The first caller opens a batch, whoever comes while it is being written joins the next one. Keys are sorted, so two
+processes with the same keys wait for each other in one order; a key that is taken is compared by input and answered with
+the instance that holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.core.ids import bucket_of
+from holdfast.errors import Conflict, HoldfastError, StoreError
+from holdfast.runtime.catalog import Definition
+from holdfast.store.locks import PIN
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+SESSIONS = 2
+MOST = 1000  # rows per statement
+TRIES = 5
+
+
+class Start(msgspec.Struct, gc=False):
+    id: bytes
+    org: str
+    definition: Definition
+    input: bytes
+    key: str | None
+    business_key: str | None
+    attributes: bytes | None
+    created_by: str | None
+    trace: str | None
+    fresh: bool = True  # False: the key was taken by an earlier start
+
+
+def new_id(org: str, key: str | None, business_key: str | None) -> bytes:
+    """UUIDv7 with the bucket in its last byte: from the idempotency key (it must be unique within one bucket), else from
+    the business key, else random."""
+    noise = os.urandom(10)
+    anchor = key or business_key
+    bucket = noise[9] if anchor is None else bucket_of(org, anchor)
+    return b"%b%c%b%c%b%c" % (
+        int(time.time() * 1000).to_bytes(6, "big"),
+        0x70 | noise[0] & 0x0F,
+        noise[1:2],
+        0x80 | noise[2] & 0x3F,
+        noise[3:9],
+        bucket,
+    )
+
+
+class Starter:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._free: list[Session] = []
+        self._open = 0
+        self._waiting: list[tuple[Start, asyncio.Future[None]]] = []
+        self._available = asyncio.Semaphore(SESSIONS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, start: Start) -> None:
+        """Store one; concurrent calls share a commit."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((start, done))
+        if len(self._waiting) == 1:
+            task = asyncio.create_task(self._write_waiting())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        await done
+
+    async def start_many(self, starts: Sequence[Start]) -> None:
+        for first in range(0, len(starts), MOST):
+            await self._write(starts[first : first + MOST])
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for session in self._free:
+            await session.close()
+
+    async def _write_waiting(self) -> None:
+        async with self._available:
+            batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            if self._waiting:
+                task = asyncio.create_task(self._write_waiting())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            failures = await self._write_isolated(batch)
+        for start, done in batch:
+            if done.done():
+                continue
+            failure = failures.get(start.id)
+            if failure is None:
+                done.set_result(None)
+            else:
+                done.set_exception(failure)
+
+    async def _write_isolated(self, batch: list[tuple[Start, asyncio.Future[None]]]) -> dict[bytes, Exception]:
+        """One caller's bad start must not fail the others that share its commit."""
+        starts = [start for start, _ in batch]
+        try:
+            await self._write(starts, gated=False)
+        except Exception as failure:
+            if len(starts) == 1:
+                return {starts[0].id: failure}
+        else:
+            return {}
+        failures: dict[bytes, Exception] = {}
+        for start in starts:
+            try:
+                await self._write([start], gated=False)
+            except Exception as failure:
+                failures[start.id] = failure
+        return failures
+
+    async def _write(self, starts: Sequence[Start], *, gated: bool = True) -> None:
+        if gated:
+            async with self._available:
+                await self._write(starts, gated=False)
+            return
+        for attempt in range(TRIES):
+            session = self._free.pop() if self._free else await Session.open(self._dsn)
+            try:
+                await self._insert(session, starts)
+            except DatabaseError as error:
+                await session.run([ROLLBACK])
+                self._free.append(session)
+                if error.sqlstate[:2] in ("40", "55") and attempt + 1 < TRIES:
+                    continue
+                raise StoreError(f"The start was refused: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate) from None
+            except HoldfastError:
+                await session.run([ROLLBACK])
+                self._free.append(session)
+                raise
+            except Disconnected:
+                await session.close()
+                if attempt + 1 == TRIES:
+                    raise StoreError("The connection was lost while starting.", code="STORE_UNREACHABLE") from None
+            else:
+                self._free.append(session)
+                return
+
+    async def _insert(self, session: Session, starts: Sequence[Start]) -> None:
+        """Ids were made before the first try, so a repeated insert after a lost answer finds itself."""
+        ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
+        insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
+        if all(s.key is None for s in ordered):
+            await session.run([BEGIN, PIN, insert, SQL.insert_signals.rows([_signal_row(s) for s in ordered], None), COMMIT])
+            return
+        results = await session.run([BEGIN, PIN, insert])
+        inserted = {row[0] for row in rows(results[2])}
+        fresh = [s for s in ordered if s.id in inserted]
+        taken = [s for s in ordered if s.id not in inserted]
+        if taken:
+            await self._compare(session, taken)
+        queries = [SQL.insert_signals.rows([_signal_row(s) for s in fresh], None)] if fresh else []
+        await session.run([*queries, COMMIT])
+
+    async def _compare(self, session: Session, taken: list[Start]) -> None:
+        wanted = [
+            (s.org, s.definition.name, s.key or "", s.id[15], s.input, ordinal) for ordinal, s in enumerate(taken)
+        ]
+        [result] = await session.run([SQL.find_started.rows(wanted)])
+        for ordinal, id, same in rows(result):
+            start = taken[read_int(ordinal)]
+            if same != b"\1":
+                raise Conflict(
+                    f"The key {start.key!r} was already used for {start.definition.name!r} with another input.",
+                    code="IDEMPOTENCY_KEY_REUSED",
+                    hint="Use a new key for a new start.",
+                )
+            start.fresh = start.id == id
+            start.id = id
+
+
+def _instance_row(s: Start) -> tuple[object, ...]:
+    data = s.input if s.input[:1] == b"{" else b"{}"
+    return (
+        s.id, s.id[15], s.org, s.definition.id, s.definition.name, s.definition.version, data, s.input, s.key, s.business_key,
+        s.attributes, None, None, s.created_by, s.trace,
+    )  # fmt: skip
+
+
+def _signal_row(s: Start) -> tuple[object, ...]:
+    return s.id, s.id[15], s.id, s.org, "started", b"{}", s.trace

@@ -1,0 +1,46 @@
+"""Hints to other processes that there is something to do: coalesced, outside the state transaction, never relied upon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast.store.queue import notify_workers
+from holdfast.store.session import DatabaseError, Disconnected, Session
+
+log = logging.getLogger("holdfast.wakeups")
+
+INTERVAL = 0.05  # at most one NOTIFY per process in this time: each takes a lock all committers share
+
+
+class Notifier:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._last = 0.0
+        self._pending = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def hint(self) -> None:
+        if self._pending:
+            return
+        self._pending = True
+        self._loop.call_later(max(0.0, self._last + INTERVAL - self._loop.time()), self._send)
+
+    def _send(self) -> None:
+        self._pending = False
+        self._last = self._loop.time()
+        task = asyncio.create_task(self._notify())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _notify(self) -> None:
+        try:
+            await notify_workers(self._session)
+        except (Disconnected, DatabaseError) as failure:
+            log.warning("A hint was lost, the scan will do: %s", failure)
+
+    async def stop(self) -> None:
+        if self._pending:
+            self._send()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

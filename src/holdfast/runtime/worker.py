@@ -1,0 +1,280 @@
+"""A worker: takes on what is ready, runs its handlers, keeps its lease, and leaves in order.
+
+It sleeps until something is due or somebody hints that there is work; a slow scan looks anyway, because a hint may get
+lost. Recovery is part of that scan and nothing special: work whose worker has no lease is work like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+import msgspec
+
+from holdfast.core.decision import Dispatch
+from holdfast.core.program import CALL_QUEUE
+from holdfast.core.signals import Failure, WorkDone, WorkFailed
+from holdfast.core.state import Instance
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.executor import Executor, Job
+from holdfast.runtime.handlers import Registry
+from holdfast.runtime.items import Item
+from holdfast.runtime.plan import Plan
+from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.wakeups import Notifier
+from holdfast.store import queue
+from holdfast.store.lease import Lease
+from holdfast.store.listen import listen
+from holdfast.store.queue import ClaimedWork
+from holdfast.store.session import DatabaseError, Disconnected, Session
+
+log = logging.getLogger("holdfast.worker")
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    concurrency: int = 1024  # handlers at the same time
+    capacity: int = 4096  # steps in hand, waiting for a handler included
+    lease: float = 15.0  # seconds
+    scan: float = 5.0  # seconds between looks nobody asked for
+    claim: int = 256
+    queues: tuple[str, ...] = ()  # beside the names of the handlers
+    grace: float = 30.0  # seconds running handlers have to finish when the worker leaves
+
+
+class Worker:
+    def __init__(
+        self,
+        dsn: str,
+        committer: Committer,
+        handlers: Registry,
+        calls: Registry,
+        notifier: Notifier,
+        telemetry: Telemetry,
+        options: WorkerOptions,
+    ) -> None:
+        self.options = options
+        self._dsn = dsn
+        self._committer = committer
+        self._handlers = handlers
+        self._calls = calls
+        self._notifier = notifier
+        self.executor = Executor(handlers, options.concurrency, self._deliver, telemetry, self._is_lost)
+        self.queues = [*handlers.names(), *(CALL_QUEUE + name for name in calls.names()), *options.queues]
+        self._served = frozenset(self.queues)
+        self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
+        self._draining = False
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._strays = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.lease = Lease(dsn, self.queues, options.lease, self._new_incarnation)
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.lease.start)
+        committer = self._committer
+        committer.worker = self.lease.id
+        committer.leases = self._leases
+        committer.room = self._room
+        committer.on_dropped = self._let_go
+        committer.on_commit = self._on_commit
+        committer.on_reconnect = self._look_for_strays
+        committer.signals_ready = True
+        self._session = await Session.open(self._dsn)
+        self._tasks = [
+            asyncio.create_task(self._scan(), name="holdfast-scan"),
+            asyncio.create_task(listen(self._dsn, self.wake), name="holdfast-listen"),
+        ]
+        committer.wake()
+
+    async def stop(self) -> None:
+        """Results of running handlers still commit; nothing new is taken on; what was not started goes back."""
+        self._draining = True
+        committer = self._committer
+        committer.room = lambda: 0
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        unstarted = [(j.instance, j.path, j.fence) for j in self.executor.jobs]
+        self.executor.jobs.clear()
+        await self.executor.stop(self.options.grace)
+        while not committer.is_idle:
+            committer.wake()
+            await asyncio.sleep(0.001)
+        with contextlib.suppress(Disconnected, DatabaseError):
+            session = self._session if not self._session.broken else await Session.open(self._dsn)
+            await queue.return_claims(session, unstarted, self.lease.id)
+            await session.close()
+        await asyncio.to_thread(self.lease.stop)
+        committer.worker = None
+        committer.leases = lambda _: False
+        committer.on_dropped = lambda _: None
+        committer.on_commit = lambda _: None
+        committer.on_reconnect = lambda: None
+        committer.cache.clear()
+        self._notifier.hint()
+
+    def wake(self) -> None:
+        self._committer.signals_ready = True
+        self._committer.wake()
+        self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.executor.jobs or self.executor.running or self._held) and self._committer.is_idle
+
+    async def is_done(self) -> bool:
+        """Nothing in hand and nothing due that this process could do."""
+        if not self.is_idle:
+            return False
+        left = await queue.is_anything_left(self._session, self.queues, self.lease.id)
+        if left:
+            self.wake()
+        return not left and self.is_idle
+
+    # --- the committer's questions and news -----------------------------------------------------------------------------
+
+    def _leases(self, dispatch: Dispatch) -> bool:
+        return (
+            dispatch.queue in self._served
+            and not self._draining
+            and self.lease.is_fresh
+            and len(self._held) < self.options.capacity
+        )
+
+    def _room(self) -> int:
+        return min(self.options.claim, self.options.capacity - len(self._held)) if not self._draining else 0
+
+    def _on_commit(self, plan: Plan) -> None:
+        """Steps leased to us become jobs; whatever others may do now is hinted at."""
+        for id, entry in plan.entries.items():
+            for decision in entry.decisions:
+                for release in decision.released:
+                    self._held.pop((id, release.path), None)
+                for dispatch in decision.dispatches:
+                    self._on_dispatch(plan, entry.decisions[-1].instance, dispatch)
+                if decision.timers or decision.outgoing or decision.children:
+                    self.wake()
+                    self._notifier.hint()
+        self.executor.dispatch()
+
+    def _on_dispatch(self, plan: Plan, instance: Instance, dispatch: Dispatch) -> None:
+        token = instance.state.tokens.get(dispatch.path)
+        program = self._committer.catalog.known(instance.definition)
+        if dispatch.step not in plan.leased or dispatch.input is None or token is None or program is None:
+            self._held.pop((instance.id, dispatch.path), None)
+            self._wake.set()
+            self._notifier.hint()
+            return
+        self._held[instance.id, dispatch.path] = dispatch.fence
+        self.executor.add(
+            Job(
+                instance.id, instance.org, instance.flow, dispatch.path, token.hop, dispatch.step, dispatch.fence,
+                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace,
+            )
+        )  # fmt: skip
+
+    def _deliver(self, item: Item) -> None:
+        self._committer.add(item)
+
+    def _let_go(self, item: Item) -> None:
+        if isinstance(item.signal, WorkDone | WorkFailed):
+            self._held.pop((item.instance, item.signal.path), None)
+
+    def _is_lost(self) -> bool:
+        return not self.lease.is_fresh
+
+    def _new_incarnation(self, id: bytes) -> None:
+        self._loop.call_soon_threadsafe(self._begin_anew, id)
+
+    def _begin_anew(self, id: bytes) -> None:
+        """The old lease is gone: what was in hand belongs to others, unstarted steps are not run."""
+        self._committer.worker = id
+        self.executor.jobs.clear()
+        self._held.clear()
+        self._committer.cache.clear()
+        self.wake()
+
+    def _look_for_strays(self) -> None:
+        self._strays = True
+        self._wake.set()
+
+    # --- the scan --------------------------------------------------------------------------------------------------------
+
+    async def _scan(self) -> None:
+        rounds = 0
+        while True:
+            try:
+                pause = await self._round(rounds)
+            except (Disconnected, DatabaseError) as failure:
+                log.warning("The scan failed and will be repeated: %s", failure)
+                pause = 0.5
+                await self._reopen()
+            rounds += 1
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _round(self, rounds: int) -> float:
+        """One look at everything; how long the next may wait."""
+        if self._strays:
+            self._strays = False
+            held = [(i, path, fence) for (i, path), fence in self._held.items()]
+            await queue.return_strays(self._session, held, self.lease.id)
+        if await queue.reclaim_work(self._session, 1000):
+            self._notifier.hint()
+        while await queue.fire_timers(self._session, 1000):
+            self._committer.signals_ready = True
+            self._committer.wake()
+        await self._claim()
+        if rounds % 100 == 99:
+            await queue.prune_workers(self._session)
+        due = await queue.read_next_due(self._session)
+        self._committer.signals_ready = True
+        self._committer.wake()
+        scan = min(self.options.scan, self.options.lease / 3)
+        return scan if due is None else min(scan, max(0.0, due))
+
+    async def _claim(self) -> None:
+        while not self._draining and self.lease.is_fresh:
+            limit = self._room()
+            if limit <= 0 or not self.queues:
+                return
+            claimed = await queue.claim_work(self._session, self.queues, limit, self.lease.id)
+            for work in claimed:
+                await self._take_on(work)
+            self.executor.dispatch()
+            if len(claimed) < limit:
+                return
+
+    async def _take_on(self, work: ClaimedWork) -> None:
+        program = await self._committer.catalog.program(self._session, work.definition)
+        place = program.places[work.node]
+        self._held[work.instance, work.path] = work.fence
+        if work.calls > place.retry.calls:
+            self._deliver(Item(work.instance, _worn_out(work, place.node.idempotent)))
+            return
+        self.executor.add(
+            Job(
+                work.instance, work.org, program.name, work.path, work.hop, work.step, work.fence, work.calls, place,
+                work.input, work.trace,
+            )
+        )  # fmt: skip
+
+    async def _reopen(self) -> None:
+        if self._session.broken:
+            await self._session.close()
+            with contextlib.suppress(Exception):
+                self._session = await Session.open(self._dsn)
+
+
+def _worn_out(work: ClaimedWork, idempotent: bool) -> WorkFailed:
+    """Every call it may have was begun and none came back."""
+    message = "The worker was lost while it ran and no call is left."
+    if not idempotent:
+        message = "The worker was lost while it ran; whether it took effect is unknown and it may not be called twice."
+    failure = Failure("LEASE_LOST" if idempotent else "OUTCOME_UNKNOWN", message)
+    return WorkFailed(work.path, work.step, work.fence, failure, work.calls, False, work.input)

@@ -1,0 +1,99 @@
+"""A worker's lease, kept by a thread with a connection of its own: a busy event loop or a full pool cannot starve it.
+
+Every process start has an id. A lease that ran out is never renewed: the process goes on under a new id and whatever it
+held under the old one belongs to others, who find it by a plain query. Trust is measured on the local monotonic clock
+from the moment a renewal was *sent*, so the process stops trusting its lease before anybody else may take over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+import psycopg
+
+import holdfast
+from holdfast.store.statements import SQL, Statement
+
+log = logging.getLogger("holdfast.lease")
+
+
+class Lease:
+    def __init__(self, dsn: str, queues: Sequence[str], seconds: float, on_new_id: Callable[[bytes], None]) -> None:
+        self.id = uuid.uuid4().bytes
+        self.seconds = seconds
+        self._dsn = dsn
+        self._queues = list(queues)
+        self._on_new_id = on_new_id
+        self._trusted_until = 0.0
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() < self._trusted_until
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._trusted_until - time.monotonic())
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        """Register, renew three times per lease, reconnect when the connection goes away."""
+        registered = False
+        while not self._stop.is_set():
+            try:
+                with psycopg.connect(self._dsn, cursor_factory=psycopg.RawCursor, autocommit=True) as connection:
+                    if not registered:
+                        self._register(connection)
+                        registered = True
+                        self._ready.set()
+                    while not self._stop.wait(self.seconds / 3):
+                        self._renew(connection)
+                    self._run(connection, SQL.stop_worker, [self.id])
+            except psycopg.Error as failure:
+                if not registered:
+                    self._failure = failure
+                    self._ready.set()
+                    return
+                log.warning("The lease could not be renewed: %s", failure)
+                self._stop.wait(min(0.5, self.seconds / 6))
+
+    def _renew(self, connection: psycopg.Connection) -> None:
+        sent = time.monotonic()
+        if self._run(connection, SQL.renew_lease, [self.id, self.seconds]):
+            self._trusted_until = sent + self.seconds
+            return
+        log.warning("The lease ran out; going on under a new id")
+        self._trusted_until = 0.0
+        self.id = uuid.uuid4().bytes
+        self._register(connection)
+        self._on_new_id(self.id)
+
+    def _register(self, connection: psycopg.Connection) -> None:
+        sent = time.monotonic()
+        about = [self._queues, self.id, platform.node(), os.getpid(), holdfast.__version__, self.seconds]
+        self._run(connection, SQL.insert_worker, about)
+        self._trusted_until = sent + self.seconds
+
+    def _run(self, connection: psycopg.Connection, statement: Statement, parameters: list[object]) -> int:
+        values = [uuid.UUID(bytes=p) if isinstance(p, bytes) else p for p in parameters]
+        with connection.transaction():
+            connection.execute(SQL.use_worker.sql)
+            return connection.execute(statement.sql, values).rowcount

@@ -1,0 +1,83 @@
+"""Work in the database: claim it, free what is lost, fire what is due, ask what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.store.locks import PIN
+from holdfast.store.session import Session, rows
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+
+class ClaimedWork(msgspec.Struct, frozen=True, gc=False):
+    """A step leased to this worker, with all a handler's call needs."""
+
+    instance: bytes
+    path: str
+    step: bytes
+    fence: int
+    node: str
+    input: bytes
+    calls: int
+    hop: int
+    definition: bytes
+    org: str
+    trace: str | None
+
+
+async def claim_work(session: Session, queues: Sequence[str], limit: int, worker: bytes) -> list[ClaimedWork]:
+    results = await session.once(PIN, SQL.claim_work.arrays([queues], limit, worker))
+    return [
+        ClaimedWork(
+            instance, path.decode(), step, read_int(fence), node.decode(), input[1:], read_int(calls), read_int(hop),
+            definition, org.decode(), None if trace is None else trace.decode(),
+        )
+        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, _ in rows(results[1])
+    ]  # fmt: skip
+
+
+async def reclaim_work(session: Session, limit: int) -> int:
+    """Free the work of dead workers and of attempts past their deadline; how many rows."""
+    results = await session.once(PIN, SQL.reclaim_work.one(limit))
+    return results[1].ntuples
+
+
+async def fire_timers(session: Session, limit: int) -> int:
+    results = await session.once(PIN, SQL.fire_timers.one(limit))
+    return results[1].ntuples
+
+
+async def read_next_due(session: Session) -> float | None:
+    """Seconds until the next timer; negative when it is overdue."""
+    results = await session.once(PIN, SQL.read_next_due.one())
+    value = results[1].get_value(0, 0)
+    return None if value is None else read_int(value) / 1_000_000
+
+
+async def return_claims(session: Session, claims: Sequence[tuple[bytes, str, int]], worker: bytes) -> None:
+    """Give back what was claimed but never run: the call does not count."""
+    if claims:
+        await session.once(PIN, SQL.return_claims.rows([(i, i[15], path, fence) for i, path, fence in claims], worker))
+
+
+async def return_strays(session: Session, held: Sequence[tuple[bytes, str, int]], worker: bytes) -> None:
+    """Free work leased to us that we do not know of."""
+    columns = list(zip(*held, strict=True)) if held else [(), (), ()]
+    await session.once(PIN, SQL.return_strays.arrays(columns, worker))
+
+
+async def prune_workers(session: Session) -> None:
+    await session.once(PIN, SQL.prune_workers.one())
+
+
+async def is_anything_left(session: Session, queues: Sequence[str], worker: bytes) -> bool:
+    """Signals, timers due, or work these queues could do."""
+    results = await session.once(PIN, SQL.count_open_work.arrays([queues], worker))
+    return any(value == b"\1" for value in rows(results[1])[0])
+
+
+async def notify_workers(session: Session) -> None:
+    await session.once(SQL.notify_workers.one())

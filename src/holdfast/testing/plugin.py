@@ -1,0 +1,1 @@
+"""Fixtures for pytest, found through the entry point `holdfast`."""
