@@ -1,1 +1,32 @@
+"""A durable workflow engine for teams whose truth lives in PostgreSQL."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from holdfast.compiler.graph import Graph
+    from holdfast.definitions.flow import Flow
+    from holdfast.runtime.context import Context
+    from holdfast.runtime.engine import Engine
+    from holdfast.runtime.handlers import DoNotRetry
+    from holdfast.runtime.sync import SyncEngine
+
+__all__ = ["Context", "DoNotRetry", "Engine", "Flow", "Graph", "SyncEngine", "__version__"]
+
+_HOMES = {
+    "Context": "holdfast.runtime.context",
+    "DoNotRetry": "holdfast.runtime.handlers",
+    "Engine": "holdfast.runtime.engine",
+    "Flow": "holdfast.definitions.flow",
+    "Graph": "holdfast.compiler.graph",
+    "SyncEngine": "holdfast.runtime.sync",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names load on first use, so that `import holdfast` inside the package never goes round in circles."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

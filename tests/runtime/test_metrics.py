@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -68,3 +69,10 @@ def test_without_the_package_the_error_names_the_extra(worker: Worker, monkeypat
         MetricsCollector(worker)
     assert refusal.value.code == "EXTRA_MISSING"
     assert "holdfast[prometheus]" in refusal.value.hint
+
+
+def test_the_docs_list_every_metric(registry: CollectorRegistry) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    for family in registry.collect():
+        for sample in family.samples:
+            assert f"| `{sample.name}` | {family.type} |" in page

@@ -242,7 +242,7 @@ def test_root_keeps_the_owner_of_a_directory(place: Path) -> None:
 
 def test_another_user_cannot_connect(place: Path) -> None:
     server = embedded.start(place)
-    stranger = 65534 if AS_ROOT else None
+    stranger = 65533 if AS_ROOT else None
     connect = "psycopg.connect(sys.argv[1])"
     if stranger is None:  # without root nobody else can be impersonated: an unknown role of ours must fail all the same
         connect = connect.replace("sys.argv[1]", "sys.argv[1].replace('holdfast@', 'stranger@')")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core.failure import end_instance
-from holdfast.core.leave import value_of
 from holdfast.core.scopes import cancel_token
 from holdfast.core.signals import Abort, Cancel, Failure, ForceFail, Resume, Suspend
-from holdfast.core.state import Stopping, Token
+from holdfast.core.state import Stopping, Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
 from holdfast.core.timers import fire_parked
-from holdfast.core.turn import Move, Turn, encode
+from holdfast.core.turn import NULL, Move, Turn, encode
 from holdfast.core.walk import walk
 from holdfast.errors import Conflict
 
@@ -79,7 +78,7 @@ def resume(turn: Turn, signal: Resume) -> None:
 
 def _set_out_again(turn: Turn, path: str, token: Token, run: int) -> None:
     del turn.tokens[path]
-    raw = value_of(token)
+    raw = value_of(token) or NULL
     turn.moves.append(Move(path, token.hop, token.node, raw, 0, token.last, "resumed", run, token.fence))
 
 

@@ -18,6 +18,7 @@ from holdfast.core.decision import Decision, Facts
 from holdfast.core.finish import finish
 from holdfast.core.program import Program
 from holdfast.core.signals import (
+    CONDITIONAL,
     Abort,
     CallDue,
     Cancel,
@@ -60,10 +61,9 @@ def _check_legal(instance: Instance, signal: Signal) -> None:
         if instance.version:
             raise Refused("The instance has already been started.", code="ALREADY_STARTED")
         raise Conflict("The instance has not been started yet.", code="INSTANCE_PENDING", hint="Try again in a moment.")
-    wanted = getattr(signal, "if_version", None)
-    if wanted is not None and wanted != instance.version:
+    if isinstance(signal, CONDITIONAL) and signal.if_version not in (None, instance.version):
         raise Conflict(
-            f"The instance is at version {instance.version}, not {wanted}.",
+            f"The instance is at version {instance.version}, not {signal.if_version}.",
             code="VERSION_CONFLICT",
             hint="Read it again and decide on what you see then.",
         )

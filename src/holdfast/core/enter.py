@@ -17,10 +17,11 @@ from holdfast.core.program import Place
 from holdfast.core.scopes import JOIN_FAILED, arrive, branch_over, open_scope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token, Wait
-from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.status import STEP_RUNNING, WORKING, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NOTHING_CHOSEN, Move, Turn, encode
 from holdfast.core.ways import choose, choose_all, closing
 
+_CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
 DECISIONS: Final = frozenset({"human", "approval"})
 
@@ -83,12 +84,12 @@ def _enter_work(turn: Turn, place: Place, move: Move) -> None:
     path, node = move.path, place.node
     fence = (move.held or move.fence) + 1
     waits = _deadline(turn, place, move) if node.deadline is not None else ()
-    step = turn.open(place, move, StepStatus.RUNNING, input=raw, fence=fence, calls=1, detail=_detail(waits))
-    value = msgspec.Raw(move.raw) if place.keeps_value else None
+    step = turn.open(place, move, STEP_RUNNING, input=raw, fence=fence, calls=1, detail=_detail(waits))
+    value = msgspec.Raw(move.raw) if place.keeps_value else msgspec.UNSET
     turn.tokens[path] = Token(
-        move.hop, place.id, step.id, turn.now, fence, Phase.WORKING, 1, move.run, move.last, waits, value
+        move.hop, place.id, step.id, turn.now, fence, WORKING, 1, move.run, move.last, waits, value
     )
-    is_call = place.behaviour is Behaviour.CALL
+    is_call = place.behaviour is _CALL
     turn.note("step_started", place.id, step.token)
     if is_call and turn.facts.inline_calls:
         _call_here(turn, place, move, step.id, raw)

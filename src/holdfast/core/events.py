@@ -7,11 +7,11 @@ from typing import Final
 from holdfast.core.enter import DECISIONS
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
-from holdfast.core.leave import leave, leave_with_output, value_of
+from holdfast.core.leave import leave, leave_with_output
 from holdfast.core.program import Place
 from holdfast.core.scopes import cancel_children
 from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
-from holdfast.core.state import Token
+from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NULL, Move, Turn, encode
 from holdfast.core.ways import choose, closing
@@ -73,7 +73,7 @@ def _keep_early(turn: Turn, signal: EventArrived) -> None:
 def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     token = turn.tokens[path]
     place = turn.program.places[token.node]
-    value, payload = value_of(token), signal.raw
+    value, payload = value_of(token) or NULL, signal.raw
     seen = (payload or NULL) if turn.program.merges else value
     on = signal.event if signal.event in place.ways else "completed"
     way, records, guarded = choose(turn, place, on, seen)
@@ -159,7 +159,7 @@ def receipt_arrived(turn: Turn, signal: ReceiptArrived) -> None:
         else:
             fail_visit(turn, path, token, place, signal.failure, 0)
     elif signal.raw is None or signal.raw == NULL:
-        leave(turn, path, token, place, value_of(token), 0)
+        leave(turn, path, token, place, value_of(token) or NULL, 0)
     else:
         leave_with_output(turn, path, token, place, signal.raw, 0)
 
@@ -170,4 +170,4 @@ def _shrug_off(turn: Turn, path: str, token: Token, place: Place, failure: Failu
     if turn.program.merges:
         leave_with_output(turn, path, token, place, encode({"_last_error": failure}), 0, error=turn.error)
     else:
-        leave(turn, path, token, place, value_of(token), 0, error=turn.error)
+        leave(turn, path, token, place, value_of(token) or NULL, 0, error=turn.error)

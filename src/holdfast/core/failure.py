@@ -18,10 +18,10 @@ from holdfast.core.ids import token_id
 from holdfast.core.program import Place
 from holdfast.core.scopes import branch_over, cancel_token, is_last_hope
 from holdfast.core.signals import Failure
-from holdfast.core.state import Token
+from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, encode
-from holdfast.core.ways import NO_WAY, Choice, Records, choose, closing
+from holdfast.core.ways import Choice, Records, choose, closing
 from holdfast.errors import Refused
 
 DEAD: Final = "dead"
@@ -45,8 +45,8 @@ def fail_visit(
 ) -> None:
     """An open step ends without success. `input` is what it was called with, for a token that carries no value."""
     turn.error = encode(failure)
-    known = token.value if token.value is not None else input
-    value = NULL if known is None else bytes(known)
+    known = value_of(token) or input
+    value = known or NULL
     way, tried, _ = _way_out(turn, place, on, value)
     fate = None if way else _fate(turn, path)
     if fate == DEAD and known is None:
@@ -107,9 +107,9 @@ def no_edge(place: Place, on: str) -> Failure:
 def _way_out(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
     """The edge for this kind of failure; a missed deadline without one is an error like any other."""
     choice = choose(turn, place, on, raw)
-    if choice.way is None and on == "timeout":
-        choice = choose(turn, place, "error", raw)
-    return choice if choice.way is not None else NO_WAY._replace(records=choice.records)
+    if choice[0] is None and on == "timeout":
+        return choose(turn, place, "error", raw)
+    return choice
 
 
 def _closing(before: Records | None, tried: Records | None, fate: str | None) -> bytes | None:

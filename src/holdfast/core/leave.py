@@ -8,13 +8,9 @@ from holdfast.core.failure import fail_visit, no_edge
 from holdfast.core.ids import token_id
 from holdfast.core.program import Place
 from holdfast.core.state import Token
-from holdfast.core.status import Phase, StepStatus
-from holdfast.core.turn import NULL, Move, Turn
+from holdfast.core.status import STEP_COMPLETED, Phase
+from holdfast.core.turn import Move, Turn
 from holdfast.core.ways import choose, closing
-
-
-def value_of(token: Token) -> bytes:
-    return NULL if token.value is None else bytes(token.value)
 
 
 def leave_with_output(
@@ -43,7 +39,7 @@ def leave(
         return
     del turn.tokens[path]
     record = closing(records)
-    turn.close(token, StepStatus.COMPLETED, "completed", chosen=way.chosen, output=output, error=error, closing=record)
+    turn.close(token, STEP_COMPLETED, "completed", chosen=way.chosen, output=output, error=error, closing=record)
     turn.note("step_completed", place.id, token_id(path, token.hop))
     if token.waits:
         turn.end_waits(path, token)

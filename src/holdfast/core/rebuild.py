@@ -15,7 +15,7 @@ from holdfast.core.ids import CONTROL, timer_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
 from holdfast.core.rows import StepRow
-from holdfast.core.state import ROOT, Arrival, Instance, Parked, Scope, State, Stopping, Token, Wait
+from holdfast.core.state import ROOT, Arrival, Instance, Parked, Scope, State, Stopping, Token, Value, Wait, value_of
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.timers import EXPIRY
 from holdfast.core.turn import NULL, Move, decode, merged
@@ -36,7 +36,7 @@ class _Error(msgspec.Struct):
 class _Detail(msgspec.Struct):
     waits: tuple[Wait, ...] = ()
     children: tuple[str, ...] = ()
-    start: msgspec.Raw | None = None
+    start: Value = msgspec.UNSET
 
 
 class _Closing(msgspec.Struct):
@@ -98,7 +98,7 @@ class Rebuild:
         return self.moves.pop(row.path)
 
     def _start(self, row: StepRow, detail: _Detail) -> Move:
-        raw = bytes(detail.start) if detail.start is not None else row.input or NULL
+        raw = row.input or NULL if isinstance(detail.start, msgspec.UnsetType) else bytes(detail.start)
         self.status = InstanceStatus.RUNNING
         if isinstance(decode(raw), dict):
             self.context = raw
@@ -149,7 +149,7 @@ class Rebuild:
 
     def _go_on(self, row: StepRow, token: Token, place: Place, fate: str | None) -> None:
         failed = row.status in (StepStatus.FAILED, StepStatus.SUPERSEDED)
-        value = NULL if token.value is None else bytes(token.value)
+        value = value_of(token) or NULL
         raw = value if failed or row.output is None else row.output
         chosen = _edge_ids(row.chosen_edge_ids or b"[]")
         if place.is_split and not failed:
@@ -240,7 +240,7 @@ class Rebuild:
         """A live snapshot leaves out a value that the step row has."""
         if token.phase in (Phase.HELD, Phase.DEAD) or self.program.places[token.node].keeps_value:
             return token
-        return msgspec.structs.replace(token, value=None)
+        return msgspec.structs.replace(token, value=msgspec.UNSET)
 
 
 # --- control rows -----------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
         if token.phase in (Phase.HELD, Phase.DEAD):
             del rebuild.tokens[path]
             run = token.run + 1 if token.phase is Phase.DEAD else token.run
-            raw = NULL if token.value is None else bytes(token.value)
+            raw = value_of(token) or NULL
             rebuild.moves[path] = Move(path, token.hop, token.node, raw, last=token.last, run=run)
 
 
@@ -274,7 +274,7 @@ def _escape(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     path, hop = detail["path"], detail["hop"]
     move = rebuild.moves[detail["from"]]
     rebuild.close_scope(f"{path}/{hop - 1}")
-    rebuild.moves[path] = move._replace(path=path, hop=hop)
+    rebuild.moves[path] = msgspec.structs.replace(move, path=path, hop=hop)
 
 
 def _park(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:

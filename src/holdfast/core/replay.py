@@ -2,10 +2,10 @@
 
 Rows are read as moments in the order of (version, ordinal): a row opens, a row closes. Each moment either takes a token
 out of transit and puts it on a step, or takes it off a step and sends it on along the edge the row recorded; control
-rows tell what no step can (suspend, hold, escape …). What is still in transit when a version ends has arrived at a join.
+rows tell what no step can (suspend, hold, escape …). What is in transit when a version ends has arrived at a join.
 Nothing is decided here: conditions, policies and clocks were settled when the rows were written.
 
-Compared with the live instance: tokens, waits, scopes, context, status, reason. Not compared: the version (a retry raises
+Equal to the live instance: tokens, waits, scopes, context, status, reason. Not compared: the version (a retry raises
 it without a row), fences, calls and timestamps.
 """
 

@@ -15,7 +15,7 @@ from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
 from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Token, Wait
-from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, Phase, StepStatus
 from holdfast.core.turn import Turn, encode
 from holdfast.errors import Refused
 
@@ -26,7 +26,7 @@ def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Pl
         token is None
         or token.step != step
         or fence < token.fence
-        or (token.phase is not Phase.WORKING and token.phase is not Phase.CANCELLING)
+        or (token.phase is not WORKING and token.phase is not CANCELLING)
     ):
         raise Refused("The result belongs to a step or a lease that is already over.", code="STALE_RESULT")
     return token, turn.program.places[token.node]
@@ -35,7 +35,7 @@ def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Pl
 def work_done(turn: Turn, signal: WorkDone) -> None:
     path = signal.path
     token, place = _token_of(turn, path, signal.step, signal.fence)
-    if token.phase is Phase.CANCELLING:
+    if token.phase is CANCELLING:
         close_cancelling(turn, path, token, signal.fence, StepStatus.COMPLETED, output=signal.raw)
         return
     leave_with_output(turn, path, token, place, signal.raw, signal.fence)
@@ -44,7 +44,7 @@ def work_done(turn: Turn, signal: WorkDone) -> None:
 def work_failed(turn: Turn, signal: WorkFailed) -> None:
     path = signal.path
     token, place = _token_of(turn, path, signal.step, signal.fence)
-    if token.phase is Phase.CANCELLING:
+    if token.phase is CANCELLING:
         close_cancelling(turn, path, token, signal.fence, StepStatus.FAILED, error=encode(signal.failure))
     elif signal.retryable and signal.calls < place.retry.calls:
         _retry(turn, signal, token, place)
@@ -68,7 +68,7 @@ def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
     pause = delay_before(place.retry, calls, token.step)
     turn.error = encode(failure)
     turn.note("step_retried", place.id, name, {"calls": calls, "code": failure.code, "message": failure.message})
-    if not pause and signal.input is not None and turn.status is not InstanceStatus.SUSPENDED:
+    if not pause and signal.input is not None and turn.status is not SUSPENDED:
         dispatch_again(turn, path, token, place, calls + 1, signal.fence, signal.fence, signal.input)
         return
     wait = turn.timer(path, wait_id(name, token.run, f"retry:{calls}"), "retry", turn.now + pause)
@@ -109,7 +109,7 @@ def call_due(turn: Turn, signal: CallDue) -> None:
     """A call's turn: ask for it to be run in this transaction, and go on once its answer is a fact."""
     path = signal.path
     token, place = _token_of(turn, path, signal.step, signal.fence)
-    if token.phase is Phase.CANCELLING:
+    if token.phase is CANCELLING:
         close_cancelling(turn, path, token, signal.fence, StepStatus.SKIPPED)
         return
     answer = turn.facts.answers.get(signal.step)

@@ -106,7 +106,7 @@ def escape(turn: Turn, move: Move, depth: int) -> Move:
         close_scope(turn, scope_id, "escaped")
         path, hop, fence = scope.parent, scope.hop + 1, scope.fence
     turn.control("escape", {"from": move.path, "path": path, "hop": hop})
-    return move._replace(path=path, hop=hop, held=0, fence=fence)
+    return msgspec.structs.replace(move, path=path, hop=hop, held=0, fence=fence)
 
 
 def close_scope(turn: Turn, scope_id: str, reason: str) -> None:

@@ -111,6 +111,8 @@ class ForceFail(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
 
 
+CONDITIONAL = (EventArrived, Cancel, Abort, Suspend, Resume, ForceFail)  # may name the version they were decided on
+
 Signal = (
     Started
     | WorkDone

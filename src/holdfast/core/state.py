@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from holdfast.core.status import InstanceStatus, Phase
+
+Value = msgspec.Raw | msgspec.UnsetType  # JSON as it came; nothing at all is not the same as null
 
 SNAPSHOT_FORMAT = 1
 ROOT = "0"
@@ -41,14 +44,14 @@ class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     run: int = 0
     last: str | None = None  # the last step before this one that was not a mere pass
     waits: tuple[Wait, ...] = ()
-    value: msgspec.Raw | None = None  # only where the step row alone would not do
+    value: Value = UNSET  # only where the step row alone would not do
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How a branch ended: at the join with a value, at an end, or failed."""
 
     step: str | None = None
-    value: msgspec.Raw | None = None
+    value: Value = UNSET
     outcome: str = "completed"  # completed | ended | failed
 
 
@@ -115,6 +118,11 @@ encode_state = msgspec.json.Encoder().encode
 _decode_state = msgspec.json.Decoder(State).decode
 
 
+def value_of(token: Token) -> bytes | None:
+    """The token's value; None where only the step row has it."""
+    return None if isinstance(token.value, msgspec.UnsetType) else bytes(token.value)
+
+
 def decode_state(raw: bytes) -> State:
     return _decode_state(raw)
 
@@ -139,5 +147,5 @@ def _wait_view(wait: Wait) -> tuple[str, str, str, str, int]:
     return wait.id, wait.kind, wait.event or "", wait.key or "", wait.due or 0
 
 
-def _data(raw: msgspec.Raw | None) -> Any:
-    return None if raw is None else msgspec.json.decode(raw)
+def _data(raw: Value) -> Any:
+    return None if isinstance(raw, msgspec.UnsetType) else msgspec.json.decode(raw)

@@ -52,6 +52,13 @@ class Phase(StrEnum):
 
 _I, _S, _P = InstanceStatus, StepStatus, Phase
 
+# What the hot path compares with: reading a member off its class costs four times as much.
+SUSPENDED: Final = InstanceStatus.SUSPENDED
+STEP_RUNNING: Final = StepStatus.RUNNING
+STEP_COMPLETED: Final = StepStatus.COMPLETED
+WORKING: Final = Phase.WORKING
+CANCELLING: Final = Phase.CANCELLING
+
 _ENDS = {_I.COMPLETED, _I.FAILED, _I.CANCELLED, _I.ABORTED}
 
 TERMINAL: Final = frozenset(_ENDS)

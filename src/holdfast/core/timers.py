@@ -6,15 +6,15 @@ from typing import Final
 
 from holdfast.core.failure import end_instance, fail_visit
 from holdfast.core.ids import token_id
-from holdfast.core.leave import leave, value_of
+from holdfast.core.leave import leave
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place
 from holdfast.core.results import close_cancelling, dispatch_again
 from holdfast.core.scopes import cancel_children, cancel_token, end_work
 from holdfast.core.signals import Failure, TimerDue
-from holdfast.core.state import ROOT, Parked, Token
+from holdfast.core.state import ROOT, Parked, Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
-from holdfast.core.turn import Move, Turn, encode
+from holdfast.core.turn import NULL, Move, Turn, encode
 from holdfast.errors import Refused
 
 EXPIRY: Final = "expiry"
@@ -70,7 +70,7 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
         return
     turn.chain = 0
     if purpose == "timer":
-        leave(turn, path, token, place, value_of(token), 0)
+        leave(turn, path, token, place, value_of(token) or NULL, 0)
     else:
         _miss_deadline(turn, path, token, place)
 

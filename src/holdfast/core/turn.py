@@ -6,7 +6,7 @@ step, close it, note an event, set a timer, read the data. What to do when is de
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -40,7 +40,7 @@ NULL: Final = b"null"
 NOTHING_CHOSEN: Final = b"[]"
 
 
-class Move(NamedTuple):
+class Move(msgspec.Struct, frozen=True, gc=False):
     """A token on its way into a node. `held` is the fence of the work row it brings along, 0 for none; `fence` the last
     one it used, because fences live as long as the token."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.core.program import Place, Way
 from holdfast.core.turn import Turn, encode
@@ -10,24 +10,17 @@ from holdfast.core.turn import Turn, encode
 Records = list[dict[str, Any]]
 
 
-class Choice(NamedTuple):
-    """The way taken, what was evaluated to find it, and whether only a guard stood in the way of one that held."""
-
-    way: Way | None
-    records: Records | None = None
-    guarded: bool = False
-
-
-NO_WAY = Choice(None)
+# The way taken, what was evaluated to find it, and whether only a guard stood in the way of one that held.
+Choice = tuple[Way | None, Records | None, bool]
 
 
 def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
     ways = place.ways.get(on)
     if not ways:
-        return NO_WAY
+        return None, None, False
     first = ways[0]
     if first.when is None and first.guard is None:
-        return Choice(first)
+        return first, None, False
     namespaces = turn.namespaces(raw)
     records: Records = []
     guarded = False
@@ -35,9 +28,9 @@ def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
         if not _holds(way, namespaces, records):
             continue
         if _may_pass(turn, way):
-            return Choice(way, records)
+            return way, records, False
         guarded = True
-    return Choice(None, records, guarded)
+    return None, records, guarded
 
 
 def choose_all(turn: Turn, place: Place, raw: bytes) -> tuple[list[Way], Records]:

@@ -10,7 +10,7 @@ import msgspec
 Function = Callable[..., Any]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", tag="step", omit_defaults=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", tag="step"):
     """One call of a handler. Durations are seconds."""
 
     name: str

@@ -1,7 +1,8 @@
 """Definitions in memory: which graph a start means, and the program an instance is pinned to.
 
 A pinned program never changes, so it is kept for good (the most recently used ones). What "the newest version" means
-does change: that answer is kept for a moment only and dropped at once when somebody publishes in this process.
+does change: that answer is kept for a moment only and dropped at once when somebody publishes in this process. While
+one caller asks again, the others go on with the answer there is.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ class Catalog:
 
     def cached(self, org: str, name: str, version: int | None) -> Definition | None:
         found = self._names.get((org, name, version))
-        if found is None or time.monotonic() > found[0]:
+        if found is None:
+            return None
+        now = time.monotonic()
+        if now > found[0]:
+            self._names[org, name, version] = now + FRESH_SECONDS, found[1]
             return None
         return found[1]
 
@@ -73,9 +78,12 @@ class Catalog:
                 code="DEFINITION_NOT_PUBLISHED",
                 hint="Start a published version.",
             )
-        compiled = load_compiled(row.compiled, row.hash)
-        require_current(compiled)
-        definition = Definition(row.id, name, row.version, self._link(row))
+        program = self._programs.get(row.id)
+        if program is None:
+            compiled = load_compiled(row.compiled, row.hash)
+            require_current(compiled)
+            program = self._link(row)
+        definition = Definition(row.id, name, row.version, program)
         self._names[org, name, version] = time.monotonic() + FRESH_SECONDS, definition
         return definition
 

@@ -1,9 +1,13 @@
 """The committer: lanes that turn what has gathered into commits.
 
 Two lanes overlap: while one waits for PostgreSQL the other decides and encodes. A lane takes what is there at once when
-nothing is under way and lingers a moment when something is, so batches grow with load and a lone flow never waits. Every
-commit is two flushes: lock and verify, then write. A handler's result leaves the buffer only after its commit, or after
-the database has said that its lease is gone.
+nothing is under way and lingers a moment when something is, so batches grow with load and a lone flow never waits. A
+handler's result leaves the buffer only after its commit, or after the database has said that its lease is gone.
+
+A commit is two flushes: lock and verify, then write. Where every item is a result of a step leased to us, over a snapshot
+we wrote ourselves, or a start of a new instance, nobody else is expected to write, and one flush is enough: the writes
+carry the version and the fence they were decided on, so if somebody did write (a cancel, a signal) the whole commit is
+refused and made again with locks first.
 """
 
 from __future__ import annotations
@@ -12,23 +16,30 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from holdfast.core.decision import Decision, Dispatch
+from holdfast.core.signals import WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.core.status import TERMINAL
 from holdfast.errors import Busy, HoldfastError
 from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.clock import DatabaseClock
 from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import Plan
 from holdfast.store.commit import writes
-from holdfast.store.locks import lock
-from holdfast.store.session import COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.locks import CLOCK, Locked, lock
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
 
 log = logging.getLogger("holdfast.commit")
 
+_RESULTS = (WorkDone, WorkFailed)
+PIN_IMPATIENT = SQL.pin_impatiently.one()
 BUSY_PAUSE = 0.005
 RECONNECT_PAUSE = 0.25
 
@@ -49,12 +60,21 @@ class Counters(msgspec.Struct):
     rejected: int = 0
 
 
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """How a committed signal left its instance, and the database's time of that commit."""
+
+    instance: Instance | None  # None: it had been applied before
+    now: int
+    started: Any = None  # what `local` held for it
+
+
 class Committer:
     def __init__(self, dsn: str, catalog: Catalog, options: Options) -> None:
         self.dsn = dsn
         self.catalog = catalog
         self.options = options
         self.counters = Counters()
+        self.clock = DatabaseClock()
         self.worker: bytes | None = None
         self.leases: Callable[[Dispatch], bool] = lambda _: False
         self.room: Callable[[], int] = lambda: 0  # how many instances with signals a lane may take on
@@ -64,7 +84,8 @@ class Committer:
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
         self.cache: dict[bytes, Instance] = {}
-        self.waiters: dict[bytes, list[asyncio.Future[Instance]]] = {}
+        self.waiters: dict[bytes, list[asyncio.Future[Outcome]]] = {}
+        self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
         self.active = 0
         self._busy: set[bytes] = set()
         self._wake = asyncio.Event()
@@ -101,7 +122,7 @@ class Committer:
     def is_idle(self) -> bool:
         return not (self.buffer or self.active or self._busy)
 
-    async def apply(self, item: Item, timeout: float = 2.0) -> Decision | None:
+    async def apply(self, item: Item, timeout: float = 2.0) -> Outcome:
         """Commit one signal and answer with what was decided; a legal refusal is raised."""
         loop = asyncio.get_running_loop()
         item.answer = loop.create_future()
@@ -171,21 +192,45 @@ class Committer:
 
     async def attempt(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
+        plan = self._plan_unlocked(items) if not claim else None
+        if plan is not None:
+            queries = [BEGIN, PIN_IMPATIENT, CLOCK, *writes(plan.batch()), COMMIT]
+            results = await session.run(queries)
+            self.clock.observe(read_int(results[2].get_value(0, 0) or b""))
+        else:
+            plan = await self._write_locked(session, items, claim, ids)
+        self.counters.commits += 1
+        self._after(plan)
+        if plan.broken:
+            await self._mishaps.after_broken(session, plan.broken)
+
+    def _plan_unlocked(self, items: list[Item]) -> Plan | None:
+        """A plan over our own snapshots; None when the items need locks, or something fetched, before the decision."""
+        if not self.clock.is_trusted:
+            return None
+        instances: dict[bytes, Instance] = {}
+        for item in items:
+            if item.fresh is None:
+                cached = self.cache.get(item.instance)
+                if cached is None or item.tries or type(item.signal) not in _RESULTS:
+                    return None
+                instances[item.instance] = cached
+        plan = Plan(self.catalog, Locked(self.clock.now(), instances, {}, [], 0), self.worker, self.leases)
+        items.sort(key=_by_instance)
+        return plan if plan.make_unlocked(items) else None
+
+    async def _write_locked(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> Plan:
         known = [(i, self.cache.get(i)) for i in {item.instance for item in items if item.fresh is None}]
         locked = await lock(session, known, claim)
+        self.clock.observe(locked.now)
         if claim:
             self.signals_ready = locked.claimed >= claim
             ids.update(locked.instances)
             self._busy |= ids
         plan = Plan(self.catalog, locked, self.worker, self.leases)
         await plan.make(session, items)
-        queries = writes(plan.batch())
-        buried = self._mishaps.burials(plan)
-        await session.run([*queries, *buried, COMMIT])
-        self.counters.commits += 1
-        self._after(plan)
-        if plan.broken:
-            await self._mishaps.after_broken(session, plan.broken)
+        await session.run([*writes(plan.batch()), *self._mishaps.burials(plan), COMMIT])
+        return plan
 
     def _after(self, plan: Plan) -> None:
         """Committed: only now may handlers of the next steps start and callers be told."""
@@ -193,11 +238,14 @@ class Committer:
             after = entry.decisions[-1].instance
             if after.status in TERMINAL:
                 self.cache.pop(id, None)
+                started = self.local.pop(id, None)
                 for waiter in self.waiters.pop(id, ()):
                     if not waiter.done():
-                        waiter.set_result(after)
-            elif id in self.cache or _works_here(plan, entry.decisions):
+                        waiter.set_result(Outcome(after, plan.locked.now, started))
+            elif _works_here(plan, entry.decisions) or (id in self.cache and after.state.tokens):
                 self.cache[id] = after
+            else:
+                self._goes_elsewhere(id)
             for decision in entry.decisions:
                 self.counters.steps += len(decision.closed)
         for item in plan.stale:
@@ -205,13 +253,27 @@ class Committer:
             self.on_dropped(item)
         for answer, decision in plan.answers:
             if not answer.done():
-                answer.set_result(decision)
+                answer.set_result(Outcome(None if decision is None else decision.instance, plan.locked.now))
         for item, refusal in plan.refused:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
         for item in plan.busy:
             self._later(item)
         self.on_commit(plan)
+
+    def _goes_elsewhere(self, id: bytes) -> None:
+        """Its next step may end in another process: whoever waits here must look for themselves from now on."""
+        self.cache.pop(id, None)
+        if self.local.pop(id, None) is not None:
+            for waiter in self.waiters.get(id, ()):
+                if not waiter.done():
+                    waiter.set_result(Outcome(None, 0))
+
+    def leave_all(self) -> None:
+        """The lease is gone: nothing that was under way here need end here."""
+        for id in list(self.local):
+            self._goes_elsewhere(id)
+        self.cache.clear()
 
     def _later(self, item: Item) -> None:
         """The instance is locked elsewhere. Results wait as long as it takes; a caller is told after a while."""
@@ -238,6 +300,10 @@ class Committer:
             except HoldfastError as failure:
                 log.warning("The database is away: %s", failure.message)
                 await asyncio.sleep(RECONNECT_PAUSE)
+
+
+def _by_instance(item: Item) -> bytes:
+    return item.instance
 
 
 def _works_here(plan: Plan, decisions: list[Decision]) -> bool:

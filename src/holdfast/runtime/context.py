@@ -5,60 +5,92 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from hashlib import sha256
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
-from holdfast.core.ids import FORWARD
+from holdfast.core.ids import FORWARD, token_id
+from holdfast.core.program import Place
 from holdfast.payloads import canonical
+
+_LOGGER: Final = logging.getLogger("holdfast.handlers")
+
+
+class Job(msgspec.Struct, gc=False):
+    """One call of one handler, leased to this worker."""
+
+    instance: bytes
+    org: str
+    flow: str
+    path: str
+    hop: int
+    step: bytes
+    fence: int
+    calls: int
+    place: Place
+    input: bytes
+    trace: str | None = None
 
 
 class Context:
-    """The step a handler runs for. `idempotency_key` is the same on every call of this step with this input."""
+    """The step a handler runs for. `conn` is the engine's transaction, in operations that run inside it."""
 
-    __slots__ = ("_input", "_is_lost", "attempt", "flow", "instance_id", "logger", "node", "org", "step_id", "token")
+    __slots__ = ("_is_lost", "_job", "conn")
 
-    def __init__(
-        self,
-        *,
-        instance: bytes,
-        step: bytes,
-        node: str,
-        token: str,
-        attempt: int,
-        flow: str,
-        org: str,
-        input: bytes,
-        is_lost: Callable[[], bool],
-    ) -> None:
-        self.instance_id = UUID(bytes=instance)
-        self.step_id = UUID(bytes=step)
-        self.node = node
-        self.token = token
-        self.attempt = attempt
-        self.flow = flow
-        self.org = org
-        self.logger = logging.getLogger("holdfast.handlers")
-        self._input = input
+    def __init__(self, job: Job, is_lost: Callable[[], bool], conn: Any = None) -> None:
+        self._job = job
         self._is_lost = is_lost
+        self.conn = conn
+
+    @property
+    def instance_id(self) -> UUID:
+        return UUID(bytes=self._job.instance)
 
     @property
     def instance(self) -> str:
         return str(self.instance_id)
 
     @property
-    def step(self) -> str:
-        return self.node
+    def step_id(self) -> UUID:
+        return UUID(bytes=self._job.step)
 
     @property
-    def tenant(self) -> str:
-        return self.org
+    def step(self) -> str:
+        """The name of the step."""
+        return self._job.place.id
+
+    node = step
+
+    @property
+    def token(self) -> str:
+        return token_id(self._job.path, self._job.hop)
+
+    @property
+    def attempt(self) -> int:
+        """1 on the first call, 2 on the second …"""
+        return self._job.calls
+
+    @property
+    def flow(self) -> str:
+        return self._job.flow
+
+    @property
+    def org(self) -> str:
+        return self._job.org
+
+    tenant = org
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """Says with every line which instance and step it is about."""
+        return logging.LoggerAdapter(_LOGGER, {"instance": self.instance, "step": self.step, "flow": self.flow})
 
     @property
     def idempotency_key(self) -> str:
-        """Pass it to the outside world: stable over attempts, new for new input."""
-        digest = sha256(canonical(msgspec.json.decode(self._input))).hexdigest()
-        parts = f"{self.instance_id}|{self.node}|{self.token}|{FORWARD}|{digest}"
+        """Pass it to the outside world: the same on every call of this step with this input, new for new input."""
+        digest = sha256(canonical(msgspec.json.decode(self._job.input))).hexdigest()
+        parts = f"{self.instance_id}|{self.step}|{self.token}|{FORWARD}|{digest}"
         return sha256(parts.encode()).hexdigest()
 
     @property
@@ -67,5 +99,5 @@ class Context:
         return self._is_lost()
 
     def heartbeat(self) -> bool:
-        """Still ours? The lease itself is kept by the process; a long handler asks now and then and stops when it is not."""
+        """Still ours? The process keeps the lease; a long handler asks now and then and stops when it is not."""
         return not self._is_lost()

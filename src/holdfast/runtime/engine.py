@@ -22,6 +22,7 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.compiled import dump_compiled
 from holdfast.compiler.graph import Graph, dump_graph, load_graph
 from holdfast.compiler.lowering import lower
+from holdfast.core.moments import to_datetime
 from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Started, Suspend
 from holdfast.core.state import EMPTY
 from holdfast.core.state import Instance as Snapshot
@@ -30,7 +31,7 @@ from holdfast.definitions.model import Definition as FlowDefinition
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.payloads import canonical, encode
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.committer import Committer, Options
+from holdfast.runtime.committer import Committer, Options, Outcome
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.metrics import Stats
@@ -219,8 +220,13 @@ class Engine:
             fresh,
             NewInstance(start.input, start.business_key, start.attributes, start.created_by),
         )
-        decision = await self.committer.apply(item)
-        return _view(start, fresh if decision is None else decision.instance)
+        pending = self.committer.local[start.id] = _pending(start)
+        try:
+            outcome = await self.committer.apply(item)
+        except BaseException:
+            self.committer.local.pop(start.id, None)
+            raise
+        return _view(pending, outcome.instance or fresh, outcome.now)
 
     # --- signals and control -----------------------------------------------------------------------------------------------
 
@@ -345,34 +351,41 @@ class Engine:
 
     async def wait(self, instance_id: Id, timeout: float | None = None) -> Instance:
         """The instance once it is over. At once when it ends in this process, by looking now and then when elsewhere."""
-        id = _bytes(instance_id)
-        done: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
-        self.committer.waiters.setdefault(id, []).append(done)
-        pause = 0.05
-        try:
+        if timeout is not None:
             async with asyncio.timeout(timeout):
-                found = await self.get(instance_id)
-                while found.status not in TERMINAL:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(pause):
-                            await asyncio.shield(done)
-                    pause = min(pause * 1.5, 1.0)
-                    found = await self.get(instance_id)
-                return found
+                return await self.wait(instance_id)
+        id = _bytes(instance_id)
+        if id in self.committer.local:
+            outcome = await self._end_of(id)
+            if outcome.instance is not None:
+                return _view(outcome.started, outcome.instance, outcome.now)
+        pause = 0.05
+        while (found := await self.get(instance_id)).status not in TERMINAL:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._end_of(id)
+            pause = min(pause * 1.5, 1.0)
+        return found
+
+    async def _end_of(self, id: bytes) -> Outcome:
+        """Resolves when the instance ends in this process, or goes elsewhere."""
+        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        waiting = self.committer.waiters.setdefault(id, [])
+        waiting.append(done)
+        try:
+            return await done
         finally:
-            waiting = self.committer.waiters.get(id)
-            if waiting is not None and done in waiting:
-                waiting.remove(done)
-                if not waiting:
-                    del self.committer.waiters[id]
+            waiting.remove(done)
+            if not waiting and self.committer.waiters.get(id) is waiting:
+                del self.committer.waiters[id]
 
     def stats(self) -> Stats:
         counters, worker = self.committer.counters, self._worker
         return Stats(
             commits=counters.commits,
-            steps=counters.steps,
-            retried=counters.retried,
-            rejected=counters.rejected,
+            steps_closed=counters.steps,
+            batches_retried=counters.retried,
+            results_rejected=counters.rejected,
             handlers_running=worker.executor.running if worker else 0,
             jobs_queued=len(worker.executor.jobs) if worker else 0,
             results_buffered=len(self.committer.buffer),
@@ -461,7 +474,7 @@ def _pending(start: Start) -> Instance:
         id=str(UUID(bytes=start.id)),
         flow=start.definition.name,
         flow_version=start.definition.version,
-        status=InstanceStatus.PENDING,
+        status="pending",
         version=0,
         data=input if isinstance(input, dict) else {},
         input=input,
@@ -472,11 +485,15 @@ def _pending(start: Start) -> Instance:
     )
 
 
-def _view(start: Start, snapshot: Snapshot) -> Instance:
+def _view(view: Instance, snapshot: Snapshot, now: int) -> Instance:
+    """What a read would show, made from what was just committed."""
+    moment = to_datetime(now)
     return msgspec.structs.replace(
-        _pending(start),
-        status=snapshot.status,
+        view,
+        status=str(snapshot.status),
         version=snapshot.version,
         data=msgspec.json.decode(snapshot.data),
         reason=snapshot.reason,
+        updated_at=moment,
+        completed_at=moment if snapshot.status in TERMINAL else None,
     )

@@ -15,11 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from holdfast.core.program import Place
 from holdfast.core.signals import Failure, WorkDone, WorkFailed
 from holdfast.errors import PayloadError
 from holdfast.payloads import encode
-from holdfast.runtime.context import Context
+from holdfast.runtime.context import Context, Job
 from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.telemetry import Telemetry
@@ -27,22 +26,6 @@ from holdfast.runtime.telemetry import Telemetry
 log = logging.getLogger("holdfast.handlers")
 
 _decode = msgspec.json.decode
-
-
-class Job(msgspec.Struct, gc=False):
-    """One call of one handler, leased to this worker."""
-
-    instance: bytes
-    org: str
-    flow: str
-    path: str
-    hop: int
-    step: bytes
-    fence: int
-    calls: int
-    place: Place
-    input: bytes
-    trace: str | None = None
 
 
 class Executor:
@@ -130,17 +113,7 @@ class Executor:
         self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw)))
 
     async def _call(self, handler: Handler, job: Job) -> object:
-        context = Context(
-            instance=job.instance,
-            step=job.step,
-            node=job.place.id,
-            token=f"{job.path}@{job.hop}",
-            attempt=job.calls,
-            flow=job.flow,
-            org=job.org,
-            input=job.input,
-            is_lost=self._is_lost,
-        )
+        context = Context(job, self._is_lost)
         data = _decode(job.input)
         if handler.convert is not None:
             data = handler.convert(data)

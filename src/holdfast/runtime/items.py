@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.decision import Decision
 from holdfast.core.signals import (
     SYSTEM,
     Abort,
@@ -40,7 +39,7 @@ class Item(msgspec.Struct, gc=False):
     new: NewInstance | None = None
     queued: QueuedSignal | None = None  # it came out of the queue and is consumed with the commit
     receipt: tuple[str, bytes] | None = None  # (signal id, hash): an event that must be applied once
-    answer: asyncio.Future[Decision] | None = None
+    answer: asyncio.Future[Any] | None = None  # of an Outcome
     tries: int = 0
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
 

@@ -63,6 +63,8 @@ class Mishaps:
             return
         if kind == "passing":
             await asyncio.sleep(PAUSE)
+            for item in items:
+                item.tries += 1  # the next try takes its locks first
             self._again(items)
             return
         items = await self._without_lost_results(session, items)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ class Plan:
         self.may_lease = leases
         self.entries: dict[bytes, Entry] = {}
         self.leased: set[bytes] = set()  # steps leased to us by this commit
-        self.answers: list[tuple[asyncio.Future[Decision | None], Decision | None]] = []
+        self.answers: list[tuple[asyncio.Future[Any], Decision | None]] = []
         self.refused: list[tuple[Item, Exception]] = []
         self.busy: list[Item] = []
         self.consumed: list[tuple[bytes, bytes]] = []
@@ -58,8 +59,12 @@ class Plan:
         for item in items:
             if item.receipt is not None and (item.instance, item.receipt[0]) in known:
                 self._repeat(item, known[item.instance, item.receipt[0]])
-            else:
-                await self._take(session, item)
+            elif self._take(item):
+                await self._complete(session, item)
+
+    def make_unlocked(self, items: list[Item]) -> bool:
+        """Decide without a transaction; False when a decision turns out to need one."""
+        return not any([self._take(item) for item in items]) and not self.broken
 
     def batch(self) -> Batch:
         return Batch(
@@ -92,7 +97,8 @@ class Plan:
         except PayloadError as failure:
             self._bury(queued, failure)
             return
-        await self._take(session, item)
+        if self._take(item):
+            await self._complete(session, item)
 
     def _repeat(self, item: Item, digest: bytes | None) -> None:
         """The same signal id again: the same body is the same signal, another one is a conflict."""
@@ -112,56 +118,64 @@ class Plan:
             )
         )
 
-    async def _take(self, session: Session, item: Item) -> None:
-        instance = self._present(item)
-        if instance is None:
-            self.busy.append(item)
-            return
+    def _take(self, item: Item) -> bool:
+        """Decide upon one item. True: the decision asks for something that must be fetched before the commit."""
+        entry = self.entries.get(item.instance)
+        if entry is not None:
+            instance = entry.decisions[-1].instance
+        else:
+            found = item.fresh or self.locked.instances.get(item.instance)
+            if found is None:
+                self.busy.append(item)
+                return False
+            instance = found
         program = self.catalog.known(instance.definition)
         assert program is not None
         try:
-            decision = await self._decide(session, program, instance, item)
-            await self._record(session, program, instance, item, decision)
+            decision = decide(program, instance, item.signal, Facts(self.locked.now, item.actor))
         except (Refused, Conflict, Forbidden) as refusal:
             self._refuse(item, refusal)
-        except HoldfastError:
-            raise
+            return False
         except Exception as failure:
             log.exception("A decision failed on %s", item.instance.hex())
             self.broken.append((item, failure))
             if item.queued is not None:
                 self.consumed.remove((item.queued.instance, item.queued.id))
-
-    def _present(self, item: Item) -> Instance | None:
-        entry = self.entries.get(item.instance)
-        if entry is not None:
-            return entry.decisions[-1].instance
-        return item.fresh or self.locked.instances.get(item.instance)
-
-    async def _decide(self, session: Session, program: Program, instance: Instance, item: Item) -> Decision:
-        facts = Facts(self.locked.now, item.actor)
-        decision = decide(program, instance, item.signal, facts)
-        if isinstance(item.signal, Cancel | Abort) and decision.instance.state.tokens:
-            idle = await take_idle_work(session, item.instance)
-            if idle:
-                decision = decide(program, instance, item.signal, Facts(self.locked.now, item.actor, idle=idle))
-        return decision
-
-    async def _record(self, session: Session, program: Program, before: Instance, item: Item, decision: Decision) -> None:
-        entry = self.entries.get(item.instance)
+            return False
         if entry is None:
-            entry = self.entries[item.instance] = Entry(before, [], item.new)
+            entry = self.entries[item.instance] = Entry(instance, [], item.new)
         entry.decisions.append(decision)
-        if decision.children:
-            decision = await self._start_children(session, program, before, entry, decision)
-        if decision.keep:
-            self._keep(item, before)
-        if item.receipt is not None:
-            self.receipts.append((item.instance, before.org, *item.receipt))
         if item.answer is not None:
             self.answers.append((item.answer, decision))
+        if item.receipt is not None:
+            self.receipts.append((item.instance, instance.org, *item.receipt))
+        if decision.keep:
+            self._keep(item, instance)
+        return bool(decision.needs or decision.children or isinstance(item.signal, Cancel | Abort))
+
+    async def _complete(self, session: Session, item: Item) -> None:
+        """The seldom rest: work nobody has claimed, sub-flows, events that came early."""
+        entry = self.entries[item.instance]
+        program = self.catalog.known(entry.before.definition)
+        assert program is not None
+        if isinstance(item.signal, Cancel | Abort):
+            await self._take_back_idle(session, program, entry, item)
+        decision = entry.decisions[-1]
+        if decision.children:
+            await self._start_children(session, program, entry, decision)
         if decision.needs:
             await self._early(session, program, entry, decision)
+
+    async def _take_back_idle(self, session: Session, program: Program, entry: Entry, item: Item) -> None:
+        """Work still in the queue need not be waited for: decide again, knowing which paths are idle."""
+        idle = await take_idle_work(session, item.instance)
+        if not idle:
+            return
+        decided = entry.decisions.pop()
+        before = entry.decisions[-1].instance if entry.decisions else entry.before
+        again = decide(program, before, item.signal, Facts(self.locked.now, item.actor, idle=idle))
+        entry.decisions.append(again)
+        self.answers = [(answer, again if d is decided else d) for answer, d in self.answers]
 
     def _keep(self, item: Item, before: Instance) -> None:
         assert isinstance(item.signal, EventArrived)
@@ -181,25 +195,21 @@ class Plan:
             if following.needs:
                 await self._early(session, program, entry, following)
 
-    async def _start_children(
-        self, session: Session, program: Program, before: Instance, entry: Entry, decision: Decision
-    ) -> Decision:
+    async def _start_children(self, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
         """Resolve sub-flows; one that does not exist fails the step that wanted it."""
+        parent = entry.before
         for child in decision.children:
             try:
-                found = await self.catalog.find(session, before.org, child.flow, child.version, inside=True)
+                found = await self.catalog.find(session, parent.org, child.flow, child.version, inside=True)
             except HoldfastError as failure:
-                present = entry.decisions[-1].instance
                 lost = ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
-                decision = decide(program, present, lost, Facts(self.locked.now))
-                entry.decisions.append(decision)
+                entry.decisions.append(decide(program, entry.decisions[-1].instance, lost, Facts(self.locked.now)))
                 continue
             self.children.append(
                 ChildStart(
-                    child.id, before.org, found.id, found.name, found.version, child.input, before.id, child.token, before.trace
+                    child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token, parent.trace
                 )
             )
-        return entry.decisions[-1]
 
     # --- what could not be applied ---------------------------------------------------------------------------------
 

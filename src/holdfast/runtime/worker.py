@@ -17,7 +17,8 @@ from holdfast.core.program import CALL_QUEUE
 from holdfast.core.signals import Failure, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.executor import Executor, Job
+from holdfast.runtime.context import Job
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
@@ -113,7 +114,7 @@ class Worker:
         committer.on_dropped = lambda _: None
         committer.on_commit = lambda _: None
         committer.on_reconnect = lambda: None
-        committer.cache.clear()
+        committer.leave_all()
         self._notifier.hint()
 
     def wake(self) -> None:
@@ -194,7 +195,7 @@ class Worker:
         self._committer.worker = id
         self.executor.jobs.clear()
         self._held.clear()
-        self._committer.cache.clear()
+        self._committer.leave_all()
         self.wake()
 
     def _look_for_strays(self) -> None:

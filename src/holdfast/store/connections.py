@@ -1,0 +1,121 @@
+"""Connections that are not ours: psycopg, SQLAlchemy and Django, told apart without importing the latter two.
+
+Each can run one statement and answer one value. The statements lie in `sql/borrowed`, one file per verb with `$n::type`
+parameters like all others; the placeholder is rewritten to what the library reads. A connection with blocking calls
+may be bound to its thread (Django's is): whoever drives the loop from another thread says in `RUN_THERE` how to get
+there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module, resources
+from typing import Any, Final, TypeGuard
+
+import msgspec
+import psycopg
+from psycopg.rows import scalar_row
+
+from holdfast.errors import HoldfastError
+
+Elsewhere = Callable[[Callable[[], Any]], Awaitable[Any]]
+RUN_THERE: Final[ContextVar[Elsewhere | None]] = ContextVar("run_there", default=None)
+
+_PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)")
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What the database said, whichever library wrapped it."""
+
+    sqlstate: str
+    message: str
+    hint: str
+    context: str
+
+
+async def fetch_value(conn: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
+    """Run one statement on the connection; the first column of its first row, None without rows."""
+    if _is_async(conn):
+        async with psycopg.AsyncCursor(conn, row_factory=scalar_row) as cursor:
+            await cursor.execute(_for_drivers(verb), _named(arguments))
+            return await cursor.fetchone()
+    if _comes_from(conn, "sqlalchemy.ext.asyncio") and hasattr(conn, "execute"):
+        return (await conn.execute(_for_sqlalchemy(verb), _named(arguments))).scalar()
+    there = RUN_THERE.get()
+    if there is None:
+        return _fetch_blocking(conn, verb, arguments)
+    return await there(lambda: _fetch_blocking(conn, verb, arguments))
+
+
+def _fetch_blocking(conn: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
+    if _is_blocking(conn):
+        with psycopg.Cursor(conn, row_factory=scalar_row) as cursor:
+            return cursor.execute(_for_drivers(verb), _named(arguments)).fetchone()
+    if _comes_from(conn, "sqlalchemy") and hasattr(conn, "execute"):
+        return conn.execute(_for_sqlalchemy(verb), _named(arguments)).scalar()
+    if _comes_from(conn, "django") and hasattr(conn, "cursor"):
+        with conn.cursor() as cursor:
+            cursor.execute(_for_drivers(verb).decode(), _named(arguments))
+            row = cursor.fetchone()
+            return None if row is None else row[0]
+    raise HoldfastError(
+        f"A {type(conn).__module__}.{type(conn).__qualname__} cannot be used as the caller's connection.",
+        code="CONNECTION_UNSUPPORTED",
+        hint="Pass a connection of psycopg 3, a connection or session of SQLAlchemy, or django.db.connection.",
+    )
+
+
+def _is_async(conn: Any) -> TypeGuard[psycopg.AsyncConnection[Any]]:
+    return isinstance(conn, psycopg.AsyncConnection)
+
+
+def _is_blocking(conn: Any) -> TypeGuard[psycopg.Connection[Any]]:
+    return isinstance(conn, psycopg.Connection)
+
+
+def _comes_from(conn: Any, package: str) -> bool:
+    """By class, also of subclasses made elsewhere; attributes of a proxy would already open a connection."""
+    return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(conn).__mro__)
+
+
+def _named(arguments: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"p{number}": value for number, value in enumerate(arguments, start=1)}
+
+
+@cache
+def _for_drivers(verb: str) -> bytes:
+    return _written(verb, "cast(%(p{})s as {})").encode()
+
+
+@cache
+def _for_sqlalchemy(verb: str) -> Any:
+    """Only reached with a connection of SQLAlchemy in hand, so it is loaded already."""
+    return import_module("sqlalchemy").text(_written(verb, "cast(:p{} as {})"))
+
+
+def _written(verb: str, parameter: str) -> str:
+    source = resources.files("holdfast.store").joinpath("sql", "borrowed", f"{verb}.sql").read_text()
+    _, _, statement = source.partition("\n")
+    return _PARAMETER.sub(lambda found: parameter.format(*found.groups()), statement).strip()
+
+
+def origin_of(error: BaseException) -> Origin | None:
+    """SQLAlchemy keeps the driver's error in `orig`, Django chains it."""
+    for candidate in (error, getattr(error, "orig", None), error.__cause__):
+        state = getattr(candidate, "sqlstate", None) or getattr(candidate, "pgcode", None)
+        if isinstance(state, str):
+            return _origin(state, candidate)
+    return None
+
+
+def _origin(state: str, error: Any) -> Origin:
+    diagnosis = getattr(error, "diag", None)
+    return Origin(
+        state,
+        getattr(diagnosis, "message_primary", None) or str(error),
+        getattr(diagnosis, "message_hint", None) or "",
+        getattr(diagnosis, "context", None) or "",
+    )

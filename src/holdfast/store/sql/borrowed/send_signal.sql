@@ -1,0 +1,2 @@
+-- Send an event to one instance in the caller's transaction; the signal's id.
+select holdfast.signal($1::uuid, $2::text, $3::jsonb, $4::uuid, $5::text, $6::text, $7::text)::text

@@ -1,0 +1,2 @@
+-- Whether this database has a movable clock.
+select to_regclass('holdfast_testing.clock') is not null

@@ -1,0 +1,85 @@
+"""The steps table in memory: applies decisions as the store does and refuses what its constraints would refuse."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.decision import Decision, Opened
+from holdfast.core.rows import StepRow
+from holdfast.core.status import OPEN_STEP, STEP_TRANSITIONS, StepStatus
+
+
+class StepTable:
+    def __init__(self) -> None:
+        self.rows: dict[bytes, StepRow] = {}
+        self.receipts: set[tuple[str, str, int]] = set()
+
+    def apply(self, decision: Decision, now: int) -> None:
+        for opened in decision.opened:
+            self._insert(opened, now, decision.instance.entity_version)
+        for closed in decision.closed:
+            row = self._move(closed.id, closed.status)
+            assert closed.at == row.created_at
+            self.rows[closed.id] = msgspec.structs.replace(
+                row,
+                status=closed.status,
+                outcome=closed.outcome,
+                chosen_edge_ids=closed.chosen,
+                output=closed.output,
+                error=closed.error if closed.error is not None else row.error,
+                closing=closed.closing,
+                closed_version=closed.version,
+                closed_ordinal=closed.ordinal,
+            )
+        for retried in decision.retried:
+            row = self.rows[retried.id]
+            assert row.status in OPEN_STEP or row.closed_version == decision.instance.version
+            self.rows[retried.id] = msgspec.structs.replace(
+                row, calls=retried.calls, fence=retried.fence, error=retried.error
+            )
+        for id, at in decision.superseded:
+            row = self._move(id, StepStatus.SUPERSEDED)
+            assert at == row.created_at
+            self.rows[id] = msgspec.structs.replace(row, status=StepStatus.SUPERSEDED)
+
+    def _insert(self, opened: Opened, now: int, entity_version: int) -> None:
+        receipt = (opened.token, opened.kind, opened.run)
+        assert receipt not in self.receipts, f"{receipt} was opened twice"
+        self.receipts.add(receipt)
+        assert opened.id not in self.rows
+        assert opened.closed == (opened.status not in OPEN_STEP)
+        self.rows[opened.id] = StepRow(
+            id=opened.id,
+            node=opened.node,
+            behaviour=opened.behaviour,
+            path=opened.path,
+            hop=opened.hop,
+            kind=opened.kind,
+            run=opened.run,
+            entity_version=entity_version,
+            opened_version=opened.version,
+            opened_ordinal=opened.ordinal,
+            created_at=now,
+            cause=opened.cause,
+            status=opened.status,
+            outcome=str(opened.status) if opened.closed else None,
+            chosen_edge_ids=opened.chosen,
+            input=opened.input,
+            output=opened.output,
+            error=opened.error,
+            detail=opened.detail,
+            closing=opened.closing,
+            calls=opened.calls,
+            fence=opened.fence,
+            closed_version=opened.version if opened.closed else None,
+            closed_ordinal=opened.ordinal if opened.closed else None,
+        )
+
+    def _move(self, id: bytes, status: StepStatus) -> StepRow:
+        row = self.rows[id]
+        assert status in STEP_TRANSITIONS[row.status], f"{row.node}: {row.status} may not become {status}"
+        return row
+
+    @property
+    def open_rows(self) -> list[StepRow]:
+        return [row for row in self.rows.values() if row.status in OPEN_STEP]

@@ -1,0 +1,128 @@
+"""Which edge is taken, and what is recorded about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_graphs import chain, condition, edge, end, join, program, split, task
+from core_run import Run
+
+from holdfast.compiler.graph import Policy
+from holdfast.core.program import Program
+from holdfast.core.signals import Actor
+
+
+def _sizes(policy: Policy | None = None, **default: Any) -> Program:
+    return program(
+        [condition("size"), task("big"), task("medium"), task("small"), end()],
+        [
+            edge("size", "big", when="input.amount > 100", priority=1),
+            edge("size", "medium", when="input.amount > 10", priority=2),
+            edge("size", "small", **{"priority": 3, **default}),
+            edge("big", "end"),
+            edge("medium", "end"),
+            edge("small", "end"),
+        ],
+        policy,
+    )
+
+
+@pytest.mark.parametrize(("amount", "taken"), [(1000, "big"), (50, "medium"), (5, "small")])
+def test_the_first_edge_by_priority_whose_condition_holds(amount: int, taken: str) -> None:
+    assert Run(_sizes()).start({"amount": amount}).nodes == [taken]
+
+
+def test_a_default_edge_is_for_when_no_other_holds_wherever_it_stands() -> None:
+    assert Run(_sizes(priority=0)).start({"amount": 1000}).nodes == ["big"]
+
+
+def test_the_choice_and_every_evaluation_are_recorded() -> None:
+    run = Run(_sizes()).start({"amount": 50})
+    assert run.chosen("size") == ["size-completed-medium?2"]
+    record = msgspec.json.decode(run.row("size").closing or b"")
+    assert record["evaluated"] == [
+        {
+            "expression": "input.amount > 100",
+            "variables": {"input.amount": 50},
+            "result": False,
+            "chosen_edge_ids": [],
+        },
+        {
+            "expression": "input.amount > 10",
+            "variables": {"input.amount": 50},
+            "result": True,
+            "chosen_edge_ids": ["size-completed-medium?2"],
+        },
+    ]
+
+
+def test_a_missing_path_is_null_and_null_is_not_ordered() -> None:
+    assert Run(_sizes()).start({}).nodes == ["small"]
+
+
+@pytest.mark.parametrize(("missing", "taken"), [("null", "other"), ("zero", "cheap")])
+def test_in_sagas_a_missing_number_reads_zero(missing: str, taken: str) -> None:
+    graph = program(
+        [condition("c"), task("cheap"), task("other"), end()],
+        [
+            edge("c", "cheap", when="input.amount < 10"),
+            edge("c", "other", priority=1),
+            edge("cheap", "end"),
+            edge("other", "end"),
+        ],
+        Policy(missing=missing),
+    )
+    assert Run(graph).start({}).nodes == [taken]
+
+
+def _guarded(**policy: Any) -> Program:
+    return program(
+        [condition("gate"), task("vip"), task("trouble"), end()],
+        [
+            edge("gate", "vip", guard="vip.enter"),
+            edge("gate", "trouble", "error"),
+            edge("vip", "end"),
+            edge("trouble", "end"),
+        ],
+        Policy(**policy),
+    )
+
+
+def test_without_an_edge_that_holds_a_node_fails_and_takes_its_error_edge() -> None:
+    run = Run(_guarded()).start({"n": 1})
+    assert run.nodes == ["trouble"]
+    assert run.input("trouble") == {"n": 1}
+    assert (run.row("gate").status, run.chosen("gate")) == ("failed", ["gate-error-trouble"])
+
+
+def test_without_any_way_out_the_instance_fails() -> None:
+    graph = program([condition("gate"), end()], [edge("gate", "end", guard="vip.enter")])
+    run = Run(graph).start()
+    assert (run.status, run.instance.reason, run.chosen("gate")) == ("failed", "NO_EDGE_MATCHED", [])
+
+
+def test_a_guard_asks_the_actor_of_the_signal() -> None:
+    graph = program([task("a"), condition("gate"), end()], [edge("a", "gate"), edge("gate", "end", guard="vip.enter")])
+    run = Run(graph).start()
+    from holdfast.core.signals import WorkDone
+
+    token = run.at("a")[1]
+    run.apply(WorkDone("0", token.step, token.fence, b"{}"), Actor("ada", ("vip.enter",)))
+    assert run.status == "completed"
+
+
+def test_only_a_split_fans_out_and_its_conditions_choose_the_branches() -> None:
+    graph = program(
+        [split("s"), task("a"), task("b"), task("c"), join("j"), end()],
+        [
+            edge("s", "a", when="input.n > 1"),
+            edge("s", "b", when="input.n > 2"),
+            edge("s", "c"),
+            *chain("a", "j"), *chain("b", "j"), *chain("c", "j"), *chain("j", "end"),
+        ],
+    )  # fmt: skip
+    run = Run(graph).start({"n": 2})
+    assert run.nodes == ["a", "c"]
+    assert run.done("a").done("c").status == "completed"

@@ -1,0 +1,229 @@
+"""The builder: what it answers, that it never changes, and everything it refuses, all at once."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.definitions import Definition, Flow, Problem, Step
+from holdfast.definitions.problems import REMEDIES
+from holdfast.errors import DefinitionError
+from holdfast.payloads import decode, encode
+
+
+def reserve(ctx: object, data: Any) -> Any:
+    return data
+
+
+async def ship(ctx: object, data: Any) -> Any:
+    return data
+
+
+def another_reserve() -> Any:
+    def reserve(ctx: object, data: Any) -> Any:
+        return None
+
+    return reserve
+
+
+def problems_of(flow: Flow) -> list[Problem]:
+    with pytest.raises(DefinitionError) as refusal:
+        flow.build()
+    assert refusal.value.code == refusal.value.diagnostics[0].code
+    assert refusal.value.hint
+    return list(refusal.value.diagnostics)
+
+
+def codes_of(flow: Flow) -> list[str]:
+    return [problem.code for problem in problems_of(flow)]
+
+
+def test_steps_keep_their_order_and_their_options() -> None:
+    definition = (
+        Flow("order", version=2)
+        .step("reserve", "reserve", retries=3, retry_delay=1, backoff="exponential", jitter=0.5, timeout=30)
+        .step("ship", "ship", deadline=60, idempotent=False, priority=80, queue="warehouse", metadata={"team": "x"})
+        .build()
+    )
+    assert (definition.name, definition.version) == ("order", 2)
+    assert definition.items == (
+        Step(
+            name="reserve",
+            handler="reserve",
+            retries=3,
+            retry_delay=1.0,
+            backoff="exponential",
+            jitter=0.5,
+            timeout=30.0,
+        ),
+        Step(
+            name="ship",
+            handler="ship",
+            deadline=60.0,
+            idempotent=False,
+            priority=80,
+            queue="warehouse",
+            metadata={"team": "x"},
+        ),
+    )
+
+
+def test_a_function_is_kept_under_its_own_name() -> None:
+    definition = Flow("order").step("first", reserve).step("second", ship).step("third", "elsewhere").build()
+    assert [step.handler for step in definition.items] == ["reserve", "ship", "elsewhere"]
+    assert definition.handlers == {"reserve": reserve, "ship": ship}
+
+
+def test_one_function_may_serve_two_steps() -> None:
+    assert Flow("order").step("a", reserve).step("b", reserve).build().handlers == {"reserve": reserve}
+
+
+def test_every_call_answers_a_new_flow() -> None:
+    start = Flow("order").step("reserve", "reserve")
+    shipped, kept = start.step("ship", ship), start.step("keep", "keep")
+    assert [step.name for step in start.build().items] == ["reserve"]
+    assert [step.name for step in shipped.build().items] == ["reserve", "ship"]
+    assert [step.name for step in kept.build().items] == ["reserve", "keep"]
+    assert kept.build().handlers == {}
+
+
+def test_metadata_is_a_copy() -> None:
+    tags = {"team": ["x"]}
+    definition = Flow("order").step("a", "a", metadata=tags).build()
+    tags["team"].append("y")
+    assert definition.items[0].metadata == {"team": ["x"]}
+
+
+@pytest.mark.parametrize("given", [0, -5, 1])
+def test_fewer_than_one_call_means_one(given: int) -> None:
+    assert Flow("order").step("a", "a", retries=given).build().items[0].retries == 1
+
+
+def test_a_definition_is_frozen() -> None:
+    definition = Flow("order").step("a", "a").build()
+    with pytest.raises(AttributeError):
+        definition.name = "other"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        definition.items[0].priority = 1  # type: ignore[misc]
+
+
+def test_the_source_is_json_without_functions() -> None:
+    definition = Flow("order").step("a", reserve, retries=2).build()
+    source = decode(encode(definition.source, "the source"), "the source")
+    assert (source["kind"], source["name"], source["version"]) == ("saga", "order", 1)
+    assert source["items"][0].items() >= {"item": "step", "name": "a", "handler": "reserve", "retries": 2}.items()
+    items = msgspec.convert(source["items"], tuple[Step, ...])
+    assert Definition(name="order", version=1, items=items, handlers=definition.handlers) == definition
+
+
+def test_a_flow_without_steps_is_refused() -> None:
+    assert codes_of(Flow("order")) == ["FLOW_EMPTY"]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a@b", "a\nb", "a\u2028b", "\ud800", "x" * 201, "ü" * 101, None, 7])
+def test_a_flow_needs_a_proper_name(name: Any) -> None:
+    assert codes_of(Flow(name).step("a", "a")) == ["FLOW_NAME_INVALID"]
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**31, 1.0, True, "1", None])
+def test_a_version_is_a_whole_number_from_one(version: Any) -> None:
+    assert codes_of(Flow("order", version=version).step("a", "a")) == ["FLOW_VERSION_INVALID"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a@1", "a\x00b", "tab\t", "x" * 201, "_root_", "cond#", "cond#1", None, 3, ["a"]]
+)
+def test_a_step_needs_a_proper_name(name: Any) -> None:
+    assert codes_of(Flow("order").step(name, "a")) == ["STEP_NAME_RESERVED"]
+
+
+@pytest.mark.parametrize("name", ["end", "end#1", "a>b", "Überweisung", "a b", "root", "condition", "x" * 200])
+def test_other_names_are_free(name: str) -> None:
+    assert Flow("order").step(name, "a").build().items[0].name == name
+
+
+def test_a_step_may_be_there_once() -> None:
+    [problem] = problems_of(Flow("order").step("a", "x").step("b", "x").step("a", "y"))
+    assert (problem.code, problem.place) == ("STEP_DUPLICATE", "steps.a")
+    assert "'a'" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("retries", 1.5),
+        ("retries", True),
+        ("retries", "3"),
+        ("retries", 2**31),
+        ("retry_delay", -1),
+        ("retry_delay", float("nan")),
+        ("retry_delay", float("inf")),
+        ("retry_delay", None),
+        ("max_delay", -0.1),
+        ("backoff", "quadratic"),
+        ("backoff", None),
+        ("backoff", ["fixed"]),
+        ("jitter", 1.1),
+        ("jitter", -0.1),
+        ("timeout", 0),
+        ("timeout", -3),
+        ("timeout", "30"),
+        ("timeout", 1e12),
+        ("deadline", 0),
+        ("deadline", True),
+        ("idempotent", 1),
+        ("priority", -1),
+        ("priority", 101),
+        ("priority", 50.0),
+        ("queue", ""),
+        ("queue", "a\nb"),
+        ("queue", 5),
+        ("metadata", ["a"]),
+        ("metadata", {"at": float("nan")}),
+        ("metadata", {"big": 2**60}),
+        ("metadata", {1: "a"}),
+        ("metadata", {"function": reserve}),
+    ],
+)
+def test_an_option_out_of_range_names_step_and_option(option: str, value: Any) -> None:
+    [problem] = problems_of(Flow("order").step("reserve", "reserve", **{option: value}))
+    assert problem.code == "STEP_OPTION_INVALID"
+    assert problem.place == f"steps.reserve.{option}"
+    assert "'reserve'" in problem.message
+    assert option in problem.message
+
+
+@pytest.mark.parametrize("handler", ["", "a\nb", None, 5, lambda ctx, data: data, functools.partial(reserve, None)])
+def test_a_handler_needs_a_name_that_another_process_can_find(handler: Any) -> None:
+    assert codes_of(Flow("order").step("a", handler)) == ["HANDLER_INVALID"]
+
+
+def test_two_functions_of_one_name_are_ambiguous() -> None:
+    [problem] = problems_of(Flow("order").step("a", reserve).step("b", another_reserve()))
+    assert problem.code == "HANDLER_AMBIGUOUS"
+    assert "'reserve'" in problem.message
+
+
+def test_all_problems_are_told_together() -> None:
+    flow = Flow("", version=0).step("a", "x", timeout=0, priority=200).step("a", "x").step("_root_", "")
+    with pytest.raises(DefinitionError, match="7 problems in all") as refusal:
+        flow.build()
+    assert {problem.code for problem in refusal.value.diagnostics} == {
+        "FLOW_NAME_INVALID",
+        "FLOW_VERSION_INVALID",
+        "STEP_DUPLICATE",
+        "STEP_OPTION_INVALID",
+        "STEP_NAME_RESERVED",
+        "HANDLER_INVALID",
+    }
+    assert all(problem.hint and problem.severity == "error" for problem in refusal.value.diagnostics)
+
+
+def test_the_docs_list_every_code_and_option() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sagas.md").read_text()
+    options = set(Step.__struct_fields__) - {"name", "handler"}
+    assert all(f"| `{word}` |" in page for word in (*REMEDIES, *options))

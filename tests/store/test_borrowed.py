@@ -1,0 +1,364 @@
+"""Start, signal, cancel and get in the caller's own transaction, on every kind of connection a caller may bring."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib import resources
+from typing import Any
+
+import django
+import django.conf
+import msgspec
+import psycopg
+import pytest
+import sqlalchemy
+import sqlalchemy.orm
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import dict_row
+
+from holdfast.definitions import Flow
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused
+from holdfast.runtime.sync import SyncEngine
+from holdfast.store.borrowed import BorrowedVerbs
+
+UNKNOWN = "00000000-0000-7000-8000-000000000000"
+
+
+class Caller(msgspec.Struct):
+    """A connection in a transaction of its own, and how its owner ends it."""
+
+    conn: Any
+    commit: Callable[[], object]
+    rollback: Callable[[], object]
+
+
+def by_psycopg(engine: SyncEngine, stack: ExitStack) -> Caller:
+    conn = stack.enter_context(psycopg.connect(engine.dsn, row_factory=dict_row))
+    return Caller(conn, conn.commit, conn.rollback)
+
+
+def by_async_psycopg(engine: SyncEngine, stack: ExitStack) -> Caller:
+    conn = engine.run(psycopg.AsyncConnection.connect(engine.dsn))
+    stack.callback(lambda: engine.run(conn.close()))
+    return Caller(conn, lambda: engine.run(conn.commit()), lambda: engine.run(conn.rollback()))
+
+
+def database_of(engine: SyncEngine, stack: ExitStack) -> sqlalchemy.Engine:
+    database = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(engine.dsn))
+    stack.callback(database.dispose)
+    return database
+
+
+def by_sqlalchemy_connection(engine: SyncEngine, stack: ExitStack) -> Caller:
+    conn = stack.enter_context(database_of(engine, stack).connect())
+    return Caller(conn, conn.commit, conn.rollback)
+
+
+def by_sqlalchemy_session(engine: SyncEngine, stack: ExitStack) -> Caller:
+    session = stack.enter_context(sqlalchemy.orm.Session(database_of(engine, stack)))
+    return Caller(session, session.commit, session.rollback)
+
+
+def by_django(engine: SyncEngine, stack: ExitStack) -> Caller:
+    """The proxy every Django program holds; it means another connection in every thread."""
+    if not django.conf.settings.configured:
+        django.conf.settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}}, USE_TZ=True)
+        django.setup()
+    from django.db import connection, connections, transaction
+
+    known = conninfo_to_dict(engine.dsn)
+    names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password"}
+    connections["default"].close()
+    del connections["default"]
+    connections.databases["default"].update({ours: str(known.get(theirs, "")) for ours, theirs in names.items()})
+    stack.callback(lambda: connections["default"].close())
+    transaction.set_autocommit(False)
+    return Caller(connection, transaction.commit, transaction.rollback)
+
+
+CALLERS = [by_psycopg, by_async_psycopg, by_sqlalchemy_connection, by_sqlalchemy_session, by_django]
+
+
+@pytest.fixture
+def engine(holdfast_dsn: str) -> Iterator[SyncEngine]:
+    with SyncEngine(holdfast_dsn) as engine:
+        engine.register("echo", lambda ctx, data: data)
+        engine.publish(Flow("order").step("echo", "echo").build())
+        engine.publish(
+            {
+                "name": "approval",
+                "kind": "saga",
+                "version": 1,
+                "entry": "ask",
+                "nodes": [{"id": "ask", "kind": "human"}, {"id": "end", "kind": "end"}],
+                "edges": [{"id": "yes", "source": "ask", "target": "end", "on": "approved"}],
+            }
+        )
+        yield engine
+
+
+@pytest.fixture(params=CALLERS, ids=lambda make: make.__name__)
+def caller(request: pytest.FixtureRequest, engine: SyncEngine) -> Iterator[Caller]:
+    with ExitStack() as stack:
+        caller: Caller = request.param(engine, stack)
+        stack.callback(caller.rollback)
+        yield caller
+
+
+def count(engine: SyncEngine, question: str) -> int:
+    with psycopg.connect(engine.dsn) as conn:
+        row = conn.execute(question).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def instances(engine: SyncEngine) -> int:
+    return count(engine, "select count(*) from holdfast.instances")
+
+
+def signals(engine: SyncEngine) -> int:
+    return count(engine, "select count(*) from holdfast.signals")
+
+
+def resting(engine: SyncEngine) -> str:
+    instance = engine.start("approval", {})
+    engine.drain()
+    return instance.id
+
+
+def test_a_start_is_seen_when_its_caller_commits(engine: SyncEngine, caller: Caller) -> None:
+    started = engine.start("order", {"amount": 5}, key="o-1", business_key="b-1", by="ann", conn=caller.conn)
+    assert (started.status, started.version, started.input) == ("pending", 0, {"amount": 5})
+    assert (started.key, started.business_key, started.created_by) == ("o-1", "b-1", "ann")
+    with pytest.raises(NotFound):
+        engine.get(started.id)
+    caller.commit()
+    assert engine.get(started.id) == started
+    engine.drain()
+    assert engine.get(started.id).status == "completed"
+
+
+def test_a_rolled_back_start_never_happened(engine: SyncEngine, caller: Caller) -> None:
+    started = engine.start("order", {}, key="o-1", conn=caller.conn)
+    caller.rollback()
+    with pytest.raises(NotFound):
+        engine.get(started.id)
+    assert (instances(engine), signals(engine)) == (0, 0)
+
+
+def test_the_same_key_is_the_same_instance_inside_one_transaction(engine: SyncEngine, caller: Caller) -> None:
+    first = engine.start("order", {"n": 1}, key="o-1", conn=caller.conn)
+    assert engine.start("order", {"n": 1}, key="o-1", conn=caller.conn) == first
+    with pytest.raises(Conflict) as refusal:
+        engine.start("order", {"n": 2}, key="o-1", conn=caller.conn)
+    assert refusal.value.code == "IDEMPOTENCY_KEY_REUSED"
+    assert refusal.value.hint
+    caller.rollback()
+
+
+def test_get_shows_what_the_callers_transaction_sees(engine: SyncEngine, caller: Caller) -> None:
+    started = engine.start("order", {}, conn=caller.conn)
+    assert engine.get(started.id, conn=caller.conn).status == "pending"
+    with pytest.raises(NotFound) as refusal:
+        engine.get(UNKNOWN, conn=caller.conn)
+    assert refusal.value.code == "INSTANCE_UNKNOWN"
+
+
+def test_a_signal_waits_for_the_commit_and_for_a_worker(engine: SyncEngine, caller: Caller) -> None:
+    id = resting(engine)
+    before = engine.get(id)
+    assert engine.signal(id, "approved", {"note": "fine"}, by="ann", conn=caller.conn) == before
+    assert signals(engine) == 0
+    caller.commit()
+    assert (engine.get(id), signals(engine)) == (before, 1)
+    engine.drain()
+    assert engine.get(id).status == "completed"
+
+
+def test_a_rolled_back_signal_was_never_sent(engine: SyncEngine, caller: Caller) -> None:
+    id = resting(engine)
+    engine.signal(id, "approved", conn=caller.conn)
+    caller.rollback()
+    engine.drain()
+    assert engine.get(id).status == "running"
+
+
+def test_a_signal_id_counts_once(engine: SyncEngine, caller: Caller) -> None:
+    id, signal = resting(engine), uuid.uuid4()
+    engine.signal(id, "approved", {"n": 1}, id=signal, conn=caller.conn)
+    engine.signal(id, "approved", {"n": 1}, id=str(signal), conn=caller.conn)
+    with pytest.raises(Conflict) as refusal:
+        engine.signal(id, "approved", {"n": 2}, id=signal, conn=caller.conn)
+    assert refusal.value.code == "SIGNAL_ID_REUSED"
+    caller.rollback()
+
+
+def test_cancel_is_part_of_the_transaction(engine: SyncEngine, caller: Caller) -> None:
+    id = resting(engine)
+    engine.cancel(id, reason="changed my mind", by="ann", conn=caller.conn)
+    caller.rollback()
+    engine.drain()
+    assert engine.get(id).status == "running"
+    engine.cancel(id, reason="changed my mind", by="ann", conn=caller.conn)
+    caller.commit()
+    engine.drain()
+    assert engine.get(id).status == "cancelled"
+
+
+@pytest.mark.parametrize("verb", ["signal", "cancel"])
+def test_what_is_over_takes_no_more_signals(engine: SyncEngine, caller: Caller, verb: str) -> None:
+    id = resting(engine)
+    engine.abort(id)
+    with pytest.raises(Conflict) as refusal:
+        if verb == "signal":
+            engine.signal(id, "approved", conn=caller.conn)
+        else:
+            engine.cancel(id, conn=caller.conn)
+    assert refusal.value.code == "INSTANCE_OVER"
+
+
+def test_an_unknown_instance_is_not_found(engine: SyncEngine, caller: Caller) -> None:
+    with pytest.raises(NotFound) as refusal:
+        engine.signal(UNKNOWN, "approved", conn=caller.conn)
+    assert refusal.value.code == "INSTANCE_UNKNOWN"
+
+
+def test_a_flow_that_only_the_database_could_miss_is_not_found(engine: SyncEngine, caller: Caller) -> None:
+    class Gone(msgspec.Struct):
+        name: str = "gone"
+        version: int = 1
+
+    verbs = BorrowedVerbs(engine.org)
+    with pytest.raises(NotFound) as refusal:
+        engine.run(verbs.start(caller.conn, Gone(), b"{}", None, None, None))
+    assert refusal.value.code == "FLOW_UNKNOWN"
+
+
+def test_the_database_checks_what_the_engine_did_not(engine: SyncEngine, caller: Caller) -> None:
+    verbs, definition = BorrowedVerbs(engine.org), engine.run(find(engine))
+    with pytest.raises(PayloadError):
+        engine.run(verbs.start(caller.conn, definition, b'"' + b"x" * 2_100_000 + b'"', None, None, None))
+    caller.rollback()
+    with pytest.raises(Refused) as refusal:
+        engine.run(verbs.start(caller.conn, definition, b"{}", "", None, None))
+    assert refusal.value.code == "ARGUMENT_INVALID"
+    caller.rollback()
+    id = resting(engine)
+    with pytest.raises(Refused, match="NUL"):
+        engine.signal(id, "a\x00b", conn=caller.conn)
+    with pytest.raises(NotFound, match="not an id"):
+        engine.signal(id, "approved", id="x", conn=caller.conn)
+
+
+async def find(engine: SyncEngine) -> Any:
+    inner = engine.engine
+    return await inner.catalog.find(inner._opened(), engine.org, "order", None)
+
+
+def test_other_errors_of_the_database_go_through_unchanged(engine: SyncEngine) -> None:
+    with psycopg.connect(engine.dsn) as conn:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            conn.execute("select * from missing")
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            engine.start("order", {}, conn=conn)
+
+
+def test_a_serialisation_failure_is_the_callers_to_retry(engine: SyncEngine) -> None:
+    """The row of the same key was committed after this transaction's snapshot: it must begin again, not we."""
+    with psycopg.connect(engine.dsn) as conn:
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        conn.execute("select 1")
+        engine.start("order", {}, key="o-1")
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            engine.start("order", {}, key="o-1", conn=conn)
+
+
+def test_autocommit_makes_each_verb_a_transaction(engine: SyncEngine) -> None:
+    with psycopg.connect(engine.dsn, autocommit=True) as conn:
+        started = engine.start("order", {}, key="o-1", conn=conn)
+        assert engine.get(started.id).status == "pending"
+        with pytest.raises(Conflict):
+            engine.start("order", {"other": 1}, key="o-1", conn=conn)
+        assert (instances(engine), signals(engine)) == (1, 1)
+        assert conn.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+
+
+def test_djangos_atomic_block(engine: SyncEngine) -> None:
+    with ExitStack() as stack:
+        caller = by_django(engine, stack)
+        from django.db import transaction
+
+        caller.rollback()
+        transaction.set_autocommit(True)
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            engine.start("order", {}, conn=caller.conn)
+            raise ZeroDivisionError
+        assert instances(engine) == 0
+        with transaction.atomic():
+            engine.start("order", {}, conn=caller.conn)
+            assert instances(engine) == 0
+        assert instances(engine) == 1
+
+
+def test_nothing_of_the_callers_session_is_changed(engine: SyncEngine) -> None:
+    state = "select current_user, coalesce(current_setting('holdfast.org', true), ''), current_setting('search_path')"
+    with psycopg.connect(engine.dsn) as conn:
+        before = conn.execute(state).fetchone()
+        engine.start("order", {}, conn=conn)
+        assert conn.execute(state).fetchone() == before
+        assert conn.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
+
+
+def test_a_login_acts_only_for_its_organisation(engine: SyncEngine, holdfast_dsn: str) -> None:
+    login = f"tenant_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(holdfast_dsn, autocommit=True) as admin:
+        admin.execute(f"create role {login} login in role holdfast_tenant")
+        try:
+            with psycopg.connect(holdfast_dsn) as conn:
+                conn.execute(f"set session authorization {login}")
+                with pytest.raises(Forbidden) as refusal:
+                    engine.start("order", {}, conn=conn)
+                assert refusal.value.code == "ORG_FORBIDDEN"
+                conn.rollback()
+            admin.execute("insert into holdfast.tenant_grants (role_name, org_id) values (%s, 'default')", (login,))
+            with psycopg.connect(holdfast_dsn) as conn:
+                conn.execute(f"set session authorization {login}")
+                conn.execute("set local holdfast.org = 'default'")
+                assert engine.start("order", {}, conn=conn).status == "pending"
+                conn.rollback()
+        finally:
+            admin.execute(f"drop role {login}")
+
+
+@pytest.mark.parametrize("conn", [object(), "postgresql://", sqlalchemy.create_engine("postgresql+psycopg://")])
+def test_what_is_no_connection_is_refused(engine: SyncEngine, conn: Any) -> None:
+    with pytest.raises(HoldfastError) as refusal:
+        engine.start("order", {}, conn=conn)
+    assert refusal.value.code == "CONNECTION_UNSUPPORTED"
+
+
+def test_the_async_engine_takes_both_kinds(holdfast_dsn: str, engine: SyncEngine) -> None:
+    async def scenario() -> None:
+        from holdfast.runtime.engine import Engine
+
+        async with Engine(holdfast_dsn) as inner, await psycopg.AsyncConnection.connect(holdfast_dsn) as conn:
+            await inner.start("order", {}, conn=conn)
+            with psycopg.connect(holdfast_dsn) as blocking:
+                await inner.start("order", {}, conn=blocking)
+
+    asyncio.run(scenario())
+    assert instances(engine) == 2
+
+
+def test_every_statement_fits_the_schema(holdfast_dsn: str) -> None:
+    folder = resources.files("holdfast.store").joinpath("sql", "borrowed")
+    files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
+    assert len(files) == 4
+    with psycopg.connect(holdfast_dsn) as conn:
+        for file in files:
+            text = file.read_text()
+            assert text.startswith("-- ")
+            conn.execute(f"prepare {file.name[:-4]} as {text}".encode())
