@@ -22,7 +22,7 @@ from holdfast.compiler.compiled import (
     require_current,
     sealed,
 )
-from holdfast.compiler.graph import Graph, Policy, Retry, Wait
+from holdfast.compiler.graph import Graph, Policy, Retry, Wait, load_graph
 from holdfast.errors import DefinitionError
 
 PINNED_HASH = "670117d83552b29896b7f99f7a613600747ddd0c0b51a8dae431b2e998efc241"
@@ -260,3 +260,12 @@ def test_a_compiled_graph_is_frozen() -> None:
 def test_a_node_of_the_graph_is_found_by_id() -> None:
     sample = graph([node("a"), node("end", "end")], [edge("a", "end")])
     assert compile_graph(sample).nodes["a"] == sample.nodes[0]
+
+
+def test_a_default_written_out_changes_nothing() -> None:
+    def with_retry(**retry: Any) -> str:
+        task = {"id": "a", "kind": "task", "handler": "h", "retry": {"calls": 2, **retry}}
+        nodes, edges = [task, {"id": "z", "kind": "end"}], [{"id": "a>z", "source": "a", "target": "z"}]
+        return compile_graph(load_graph({"name": "f", "entry": "a", "nodes": nodes, "edges": edges})).hash
+
+    assert with_retry() == with_retry(delay=0.0, backoff="".join(["fix", "ed"])) != with_retry(delay=0.5)

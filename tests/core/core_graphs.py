@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from holdfast.compiler.compile import compile_graph
@@ -55,7 +56,7 @@ def edge(source: str, target: str, on: str = "completed", when: str | None = Non
 
 
 def chain(*ids: str) -> list[Edge]:
-    return [edge(source, target) for source, target in zip(ids, ids[1:], strict=False)]
+    return [edge(source, target) for source, target in pairwise(ids)]
 
 
 def program(nodes: list[Node], edges: list[Edge], policy: Policy | None = None, **options: Any) -> Program:

@@ -49,8 +49,9 @@ def projection(instance: Instance) -> Any:
     state = instance.state
     values = {p: msgspec.json.decode(value_of(t) or b"null") for p, t in state.tokens.items()}
     return (
-        instance.status, instance.reason, msgspec.json.decode(instance.data), instance.entity_version, token_view(state),
-        values, scope_view(state), state.chain, state.early, state.parked, state.stopping, state.expires,
+        instance.status, instance.reason, msgspec.json.decode(instance.data), instance.entity_version,
+        token_view(state), values, scope_view(state), state.chain, state.early, state.parked, state.stopping,
+        state.expires,
     )  # fmt: skip
 
 

@@ -46,8 +46,8 @@ def test_a_branch_that_is_cancelled_takes_its_need_along() -> None:
     graph = program(
         [call("first"), split("fork"), call("book"), state("ask"), join("meet", "any"), end()],
         [
-            edge("first", "fork"), edge("fork", "book"), edge("fork", "meet", priority=1), edge("fork", "ask", priority=2),
-            edge("book", "meet"), edge("ask", "meet", "go"), edge("meet", "end"),
+            edge("first", "fork"), edge("fork", "book"), edge("fork", "meet", priority=1),
+            edge("fork", "ask", priority=2), edge("book", "meet"), edge("ask", "meet", "go"), edge("meet", "end"),
         ],
     )  # fmt: skip
     run = Run(graph).start()

@@ -16,8 +16,9 @@ TWO = line(task("a"), task("b"))
 
 
 def _busy() -> Program:
+    again = task("again", retry=Retry(calls=2, delay=9))
     return program(
-        [split("fork"), task("out"), task("idle"), state("rest"), task("again", retry=Retry(calls=2, delay=9)), join("meet"), end()],
+        [split("fork"), task("out"), task("idle"), state("rest"), again, join("meet"), end()],
         [
             edge("fork", "out"), edge("fork", "idle"), edge("fork", "rest"), edge("fork", "again"), edge("out", "meet"),
             edge("idle", "meet"), edge("rest", "meet", "go"), edge("again", "meet"), edge("meet", "end"),

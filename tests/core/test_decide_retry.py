@@ -153,14 +153,14 @@ def test_in_dlq_mode_only_the_failed_token_is_dead_and_the_join_waits() -> None:
 
 def test_status_leaves_dlq_when_no_dead_token_remains() -> None:
     graph = program(
-        [split("fork"), task("a"), state("b"), join("meet"), task("out"), end()],
+        [task("out"), split("fork"), task("a"), state("b"), join("meet"), end()],
         [
             edge("fork", "a"), edge("fork", "b"), edge("a", "meet"), edge("b", "meet", "go"), edge("meet", "end"),
-            edge("b", "out", "leave"), edge("out", "end"),
+            edge("b", "out", "leave"), edge("out", "fork"),
         ],
         Policy(on_error="dlq"),
     )  # fmt: skip
-    run = Run(graph).start().fail("a")
+    run = Run(graph).start().done("out").fail("a")
     assert run.status == "dlq"
     assert run.event("leave").status == "running"
 

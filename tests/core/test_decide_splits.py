@@ -36,7 +36,8 @@ def test_all_waits_for_everyone_and_passes_outputs_on_in_declaration_order() -> 
     run.done("a", {"a": 1})
     value = run.input("last")
     assert value == {
-        "strategy": "all", "status": "completed", "completed": 2, "failed": 0, "outputs": {"a": {"a": 1}, "b": {"b": 2}},
+        "strategy": "all", "status": "completed", "completed": 2, "failed": 0,
+        "outputs": {"a": {"a": 1}, "b": {"b": 2}},
     }  # fmt: skip
     assert list(value["outputs"]) == ["a", "b"]
     assert (run.row("meet").hop, run.row("meet").path) == (2, "0")
@@ -113,8 +114,8 @@ def test_a_join_fires_once_per_split_on_every_lap() -> None:
 NESTED = program(
     [split("outer"), split("inner"), task("a"), task("b"), join("in", "any"), task("c"), join("out"), end()],
     [
-        edge("outer", "inner"), edge("outer", "c"), edge("inner", "a"), edge("inner", "b"), edge("a", "in"), edge("b", "in"),
-        edge("in", "out"), edge("c", "out"), edge("out", "end"),
+        edge("outer", "inner"), edge("outer", "c"), edge("inner", "a"), edge("inner", "b"), edge("a", "in"),
+        edge("b", "in"), edge("in", "out"), edge("c", "out"), edge("out", "end"),
     ],
 )  # fmt: skip
 

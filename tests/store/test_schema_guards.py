@@ -49,7 +49,7 @@ def moves_of(db: Db, trigger: str) -> set[tuple[str, str]]:
     found = db.execute(
         "select pg_get_triggerdef(oid) from pg_trigger where tgname = %s and tgparentid = 0", (trigger,)
     ).fetchone()
-    return set(re.findall(r"'(\w+)>(\w+)'", found[0] if found else ""))
+    return set(re.findall(r"[' ](\w+)>(\w+)(?= )", found[0] if found else ""))
 
 
 def test_the_triggers_hold_the_tables_of_the_core(db: Db) -> None:

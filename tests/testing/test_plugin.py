@@ -15,9 +15,9 @@ import pytest
 
 from holdfast.store import embedded
 from holdfast.store.migrate import current, latest
-from holdfast.testing import Database
+from holdfast.testing import Database, copied_database, running_server
 from holdfast.testing.database import COPIES, TEMPLATES, template_name
-from holdfast.testing.server import VARIABLE
+from holdfast.testing.server import VARIABLE, shared_directory
 
 SUITE = """
 import psycopg
@@ -99,6 +99,17 @@ def test_an_embedded_server_serves_all_workers_and_stops_with_the_last(home: Pat
     assert embedded.status(directory) is None
     left = databases(embedded.start(directory).dsn)
     assert [name for name in left if name.startswith((COPIES, TEMPLATES))] == [template_name()]
+
+
+def test_a_session_that_ends_leaves_the_server_to_the_others(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with running_server() as server, copied_database(server) as mine:
+        run_suite(tmp_path)
+        assert mine.name in databases(server)
+    assert embedded.status(shared_directory()) is None
 
 
 def test_a_wrong_address_is_explained(tmp_path: Path) -> None:

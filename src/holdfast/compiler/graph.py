@@ -7,6 +7,7 @@ Everything here is plain data: it loads from and saves to JSON without loss (`lo
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -172,19 +173,34 @@ def read_struct(data: bytes | str | dict[str, Any], model: type[StructT], noun: 
 
 
 def dump_struct(value: msgspec.Struct, noun: str) -> dict[str, Any]:
+    """Plain JSON data without what holds its default: equal values dump alike, however they were written."""
     try:
-        return cast(dict[str, Any], _with_lists(msgspec.to_builtins(value)))
+        return cast(dict[str, Any], _plain(value))
     except (TypeError, RecursionError) as error:
         raise _misfit(error, noun) from error
 
 
-def _with_lists(value: Any) -> Any:
-    """Tuples as lists: what is dumped equals what comes back from JSON."""
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        fields = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
+        return {name: _plain(item) for name, item, default in fields if not _same(item, default)}
     if isinstance(value, dict):
-        return {key: _with_lists(item) for key, item in cast(dict[Any, Any], value).items()}
+        return {key: _plain(item) for key, item in cast(dict[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_with_lists(item) for item in cast(list[Any], value)]
-    return value
+        return [_plain(item) for item in cast(list[Any], value)]
+    return msgspec.to_builtins(value)
+
+
+@cache
+def _defaults(model: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        for field in msgspec.structs.fields(model)
+    )
+
+
+def _same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and value == default
 
 
 def _require_format(document: Any, noun: str) -> None:

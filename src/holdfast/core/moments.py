@@ -32,9 +32,11 @@ def from_json(value: Any) -> int | None:
     if not isinstance(value, str):
         return None
     try:
-        return from_datetime(datetime.fromisoformat(value))
+        moment = from_datetime(datetime.fromisoformat(value))
+        to_datetime(moment)  # an offset can push the first or the last day of the calendar over its edge
     except (ValueError, OverflowError):
         return None
+    return moment
 
 
 def seconds(amount: float) -> int:

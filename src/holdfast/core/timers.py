@@ -39,7 +39,8 @@ def _is_awaited(turn: Turn, path: str, wait: str) -> bool:
     if any(p.wait == wait and p.path == path for p in turn.parked):
         return False
     if not path:
-        return turn.expires is not None and turn.expires.id == wait and turn.stopping is None
+        expires = turn.expires
+        return expires is not None and expires.id == wait and turn.stopping is None and bool(turn.tokens)
     token = turn.tokens.get(path)
     return token is not None and any(w.id == wait for w in token.waits)
 

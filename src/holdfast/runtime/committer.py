@@ -199,8 +199,7 @@ class Committer:
             self.clock.observe(read_int(results[2].get_value(0, 0) or b""))
         else:
             plan = await self._write_locked(session, items, claim, ids)
-        self.counters.commits += 1
-        self._after(plan)
+        self.committed(plan)
         if plan.broken:
             await self._mishaps.after_broken(session, plan.broken)
 
@@ -232,8 +231,9 @@ class Committer:
         await session.run([*writes(plan.batch()), *self._mishaps.burials(plan), COMMIT])
         return plan
 
-    def _after(self, plan: Plan) -> None:
-        """Committed: only now may handlers of the next steps start and callers be told."""
+    def committed(self, plan: Plan) -> None:
+        """Only now may handlers of the next steps start and callers be told."""
+        self.counters.commits += 1
         for id, entry in plan.entries.items():
             after = entry.decisions[-1].instance
             if after.status in TERMINAL:

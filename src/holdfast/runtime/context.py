@@ -31,6 +31,7 @@ class Job(msgspec.Struct, gc=False):
     place: Place
     input: bytes
     trace: str | None = None
+    holder: bytes = b""  # the worker's incarnation it was leased to
 
 
 class Context:
@@ -38,7 +39,7 @@ class Context:
 
     __slots__ = ("_is_lost", "_job", "conn")
 
-    def __init__(self, job: Job, is_lost: Callable[[], bool], conn: Any = None) -> None:
+    def __init__(self, job: Job, is_lost: Callable[[Job], bool], conn: Any = None) -> None:
         self._job = job
         self._is_lost = is_lost
         self.conn = conn
@@ -96,8 +97,8 @@ class Context:
     @property
     def lost(self) -> bool:
         """True when another worker may run this step by now: stop, the result would be refused."""
-        return self._is_lost()
+        return self._is_lost(self._job)
 
     def heartbeat(self) -> bool:
         """Still ours? The process keeps the lease; a long handler asks now and then and stops when it is not."""
-        return not self._is_lost()
+        return not self._is_lost(self._job)

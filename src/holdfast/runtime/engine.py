@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -178,13 +178,14 @@ class Engine:
         if conn is not None:
             return await self._borrowed.start(conn, definition, raw, key, business_key, by)
         extra = None if attributes is None else encode(attributes, "the attributes")
-        start = Start(
-            new_id(self.org, key, business_key), self.org, definition, raw, key, business_key, extra, by,
-            self.telemetry.current_trace(),
-        )  # fmt: skip
-        if self._worker is not None and key is None:
-            return await self._start_here(start)
-        await self._starter.start(start)
+        with self.telemetry.start(flow):
+            start = Start(
+                new_id(self.org, key, business_key), self.org, definition, raw, key, business_key, extra, by,
+                self.telemetry.current_trace(),
+            )  # fmt: skip
+            if self._worker is not None and key is None:
+                return await self._start_here(start)
+            await self._starter.start(start)
         self._announce()
         return _pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
 
@@ -196,12 +197,13 @@ class Engine:
         values = list(inputs)
         if keys is not None and len(keys) != len(values):
             raise HoldfastError("There must be one key per input.", code="KEYS_MISMATCH")
-        trace = self.telemetry.current_trace()
-        starts = [
-            Start(new_id(self.org, key, None), self.org, definition, encode(value, "the input"), key, None, None, by, trace)
-            for value, key in zip(values, keys or [None] * len(values), strict=True)
-        ]
-        await self._starter.start_many(starts)
+        with self.telemetry.start(flow):
+            trace = self.telemetry.current_trace()
+            starts = [
+                Start(new_id(self.org, key, None), self.org, definition, encode(value, "the input"), key, None, None, by, trace)
+                for value, key in zip(values, keys or [None] * len(values), strict=True)
+            ]
+            await self._starter.start_many(starts)
         self._announce()
         return [_pending(s) for s in starts]
 
@@ -396,7 +398,7 @@ class Engine:
     # --- work ------------------------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def worker(self, **options: Any) -> AsyncIterator[Worker]:
+    async def worker(self, **options: Any) -> AsyncGenerator[Worker, None]:
         """Run handlers in this process for as long as the block lasts."""
         self._opened()
         if self._worker is not None:

@@ -7,10 +7,11 @@ take over. There are never more runners than the concurrency that was asked for.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -35,7 +36,7 @@ class Executor:
         concurrency: int,
         deliver: Callable[[Item], None],
         telemetry: Telemetry,
-        is_lost: Callable[[], bool],
+        is_lost: Callable[[Job], bool],
     ) -> None:
         self.registry = registry
         self.concurrency = concurrency
@@ -44,6 +45,7 @@ class Executor:
         self._deliver = deliver
         self._telemetry = telemetry
         self._is_lost = is_lost
+        self._run_call = run_call
         self._idle: list[asyncio.Future[None]] = []
         self._waking = False
         self._runners: set[asyncio.Task[None]] = set()
@@ -97,6 +99,9 @@ class Executor:
                 self.running -= 1
 
     async def _handle(self, job: Job) -> None:
+        if job.place.behaviour is Behaviour.CALL:
+            await self._run_call(job)
+            return
         handler = self.registry.get(job.place.node.handler or "")
         try:
             if handler is None:
@@ -108,7 +113,7 @@ class Executor:
         except BaseException as failure:
             if isinstance(failure, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
-            self._deliver(Item(job.instance, _failed(job, failure)))
+            self._deliver(Item(job.instance, failed(job, failure)))
             return
         self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw)))
 
@@ -128,10 +133,11 @@ class Executor:
         if handler.is_async:
             return await handler.function(context, data)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, handler.function, context, data)
+        run = contextvars.copy_context().run  # what the caller traces goes along into the thread
+        return await loop.run_in_executor(self._threads, run, handler.function, context, data)
 
 
-def _failed(job: Job, failure: BaseException) -> WorkFailed:
+def failed(job: Job, failure: BaseException) -> WorkFailed:
     retryable = not isinstance(failure, DoNotRetry | PayloadError)
     return WorkFailed(job.path, job.step, job.fence, _describe(job, failure), job.calls, retryable, job.input)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -84,7 +85,9 @@ def _optional(raw: msgspec.Raw) -> bytes | None:
     return None if data == b"null" else data
 
 
-_SIGNALS: dict[str, Any] = {
+_Reader = Callable[[QueuedSignal, _Envelope, bytes | None], Signal]
+
+_SIGNALS: dict[str, _Reader] = {
     "started": lambda _q, _e, input: Started(input if input is not None else b"{}"),
     "timer": lambda _q, e, _: TimerDue(e.path, e.wait, e.purpose),
     "event": lambda q, e, _: EventArrived(q.id, e.event, _optional(e.payload), e.node, e.token),

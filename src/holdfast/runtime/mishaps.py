@@ -84,10 +84,13 @@ class Mishaps:
     async def _without_lost_results(self, session: Session, items: list[Item]) -> list[Item]:
         """Drop results whose lease has passed to somebody else: their commit is refused for ever."""
         committer = self._committer
-        results = [i for i in items if isinstance(i.signal, WorkDone | WorkFailed)]
-        if not results:
+        wanted = [
+            (item.instance, item.instance[15], item.signal.path, item.signal.fence)
+            for item in items
+            if isinstance(item.signal, WorkDone | WorkFailed)
+        ]
+        if not wanted:
             return items
-        wanted = [(i.instance, i.instance[15], i.signal.path, i.signal.fence) for i in results]  # type: ignore[union-attr]
         answers = await session.run([BEGIN, PIN, SQL.find_lost_work.rows(wanted, committer.worker), COMMIT])
         lost = {(instance, path.decode()) for instance, path in rows(answers[2])}
         kept: list[Item] = []

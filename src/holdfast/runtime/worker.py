@@ -173,7 +173,7 @@ class Worker:
         self.executor.add(
             Job(
                 instance.id, instance.org, instance.flow, dispatch.path, token.hop, dispatch.step, dispatch.fence,
-                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace,
+                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace, self.lease.id,
             )
         )  # fmt: skip
 
@@ -184,8 +184,8 @@ class Worker:
         if isinstance(item.signal, WorkDone | WorkFailed):
             self._held.pop((item.instance, item.signal.path), None)
 
-    def _is_lost(self) -> bool:
-        return not self.lease.is_fresh
+    def _is_lost(self, job: Job) -> bool:
+        return job.holder != self.lease.id or not self.lease.is_fresh
 
     def _new_incarnation(self, id: bytes) -> None:
         self._loop.call_soon_threadsafe(self._begin_anew, id)
@@ -261,7 +261,7 @@ class Worker:
         self.executor.add(
             Job(
                 work.instance, work.org, program.name, work.path, work.hop, work.step, work.fence, work.calls, place,
-                work.input, work.trace,
+                work.input, work.trace, self.lease.id,
             )
         )  # fmt: skip
 

@@ -92,7 +92,7 @@ class Lease:
         self._run(connection, SQL.insert_worker, about)
         self._trusted_until = sent + self.seconds
 
-    def _run(self, connection: psycopg.Connection, statement: Statement, parameters: list[object]) -> int:
+    def _run(self, connection: psycopg.Connection, statement: Statement, parameters: Sequence[object]) -> int:
         values = [uuid.UUID(bytes=p) if isinstance(p, bytes) else p for p in parameters]
         with connection.transaction():
             connection.execute(SQL.use_worker.sql)

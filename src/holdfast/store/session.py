@@ -8,7 +8,8 @@ stood behind an error in a pipeline would be skipped and the client would never 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import psycopg
@@ -16,6 +17,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from holdfast.errors import StoreError
+from holdfast.store.lending import BlockingLentConnection, LentConnection
 from holdfast.store.statements import SQL, Query
 
 _BINARY: Final = pq.Format.BINARY
@@ -24,7 +26,15 @@ _FORMATS: Final = [[_BINARY] * n for n in range(64)]
 BEGIN: Final = Query(b"begin", [])
 COMMIT: Final = Query(b"commit", [])
 ROLLBACK: Final = Query(b"rollback", [])
-_CONTROL: Final = {b"begin": b"begin", b"commit": b"commit", b"rollback": b"rollback"}
+RESET: Final = Query(b"reset", [])
+SET_CONSTRAINTS: Final = Query(b"set_constraints", [])
+_CONTROL: Final = {
+    b"begin": b"begin",
+    b"commit": b"commit",
+    b"rollback": b"rollback",
+    b"reset": b"reset all",
+    b"set_constraints": b"set constraints all immediate",
+}
 
 
 class DatabaseError(Exception):
@@ -76,9 +86,17 @@ class Session:
                     hint="Run `holdfast db migrate` and check that the login may use the schema.",
                 )
         self._pg.nonblocking = 1
+        self._enter()
+
+    def _enter(self) -> None:
         self._pg.enter_pipeline_mode()
         self._socket = self._pg.socket
         self._loop.add_reader(self._socket, self._ready)
+
+    def _leave(self) -> None:
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket = None
 
     def _ready(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -105,6 +123,40 @@ class Session:
                 await self.run([ROLLBACK])
                 raise
             return results[1:-1]
+
+    @asynccontextmanager
+    async def lend(self, *, blocking: bool) -> AsyncGenerator[LentConnection | BlockingLentConnection]:
+        """The connection for a user's function, in whatever transaction it is; nothing else runs here meanwhile."""
+        async with self._lock:
+            self._leave()
+            self._pg.exit_pipeline_mode()
+            lent = BlockingLentConnection(self._pg) if blocking else LentConnection(self._pg)
+            try:
+                yield lent
+            finally:
+                lent.end()
+                if self._is_quiet:
+                    self._enter()
+                else:
+                    self._out_of_step = True
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Nothing is under way, so the next query's answer is the next thing to arrive."""
+        pg = self._pg
+        return (
+            pg.status == pq.ConnStatus.OK
+            and pg.pipeline_status == pq.PipelineStatus.OFF
+            and pg.transaction_status != pq.TransactionStatus.ACTIVE
+        )
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._pg.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
+
+    @property
+    def is_in_failed_transaction(self) -> bool:
+        return self._pg.transaction_status == pq.TransactionStatus.INERROR
 
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
         pg = self._pg
@@ -144,9 +196,7 @@ class Session:
         return self._out_of_step or self._pg.status != pq.ConnStatus.OK
 
     async def close(self) -> None:
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket)
-            self._socket = None
+        self._leave()
         await self._connection.close()
 
 

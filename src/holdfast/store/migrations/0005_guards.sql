@@ -1,6 +1,7 @@
 -- What the database refuses whoever asks: rewritten history, changed identity, backward statuses.
 -- AFTER triggers write less WAL than BEFORE ones, and their column lists and WHEN clauses keep every legal row out of
--- PL/pgSQL. A row that moves to another partition is deleted and inserted: the delete triggers see that.
+-- PL/pgSQL. A row that moves to another partition is deleted and inserted: the delete triggers see that. Expressions are
+-- kept short (one string of legal moves instead of a list): PostgreSQL reads their stored form anew for every statement.
 
 create function holdfast.refuse_change() returns trigger
 language plpgsql as $$
@@ -37,28 +38,42 @@ after update of definition_id, flow_version on holdfast.instances for each row w
 ) execute function holdfast.refuse_change('An instance keeps its version of the flow until it is migrated');
 
 create trigger instances_version
-after update on holdfast.instances for each row when (new.version <= old.version)
-execute function holdfast.refuse_change('The version of an instance rises with every change');
+after update on holdfast.instances for each row when (
+    new.version <= old.version or (old.completed_at is not null and old.completed_at is distinct from new.completed_at)
+) execute function holdfast.refuse_change('The version of an instance rises with every change and its end is final');
 
 create trigger instances_status
 after update of status on holdfast.instances for each row when (
-    old.status <> new.status and old.status || '>' || new.status <> all (array[
-        'pending>running', 'pending>suspended', 'pending>dlq', 'pending>rolling_back', 'pending>completed',
-            'pending>failed', 'pending>cancelled', 'pending>aborted',
-        'running>suspended', 'running>dlq', 'running>rolling_back', 'running>completed', 'running>failed',
-            'running>cancelled', 'running>aborted',
-        'suspended>running', 'suspended>dlq', 'suspended>rolling_back', 'suspended>completed', 'suspended>failed',
-            'suspended>cancelled', 'suspended>aborted',
-        'dlq>running', 'dlq>suspended', 'dlq>rolling_back', 'dlq>completed', 'dlq>failed', 'dlq>cancelled',
-            'dlq>aborted',
-        'rolling_back>suspended', 'rolling_back>failed', 'rolling_back>cancelled', 'rolling_back>aborted'
-    ])
+    old.status <> new.status and strpos(
+        ' pending>running pending>suspended pending>dlq pending>rolling_back pending>completed '
+        'pending>failed pending>cancelled pending>aborted running>suspended running>dlq '
+        'running>rolling_back running>completed running>failed running>cancelled running>aborted '
+        'suspended>running suspended>dlq suspended>rolling_back suspended>completed suspended>failed '
+        'suspended>cancelled suspended>aborted dlq>running dlq>suspended dlq>rolling_back dlq>completed '
+        'dlq>failed dlq>cancelled dlq>aborted rolling_back>suspended rolling_back>failed '
+        'rolling_back>cancelled rolling_back>aborted ',
+        ' ' || old.status || '>' || new.status || ' ') = 0
 ) execute function holdfast.refuse_move('Instance');
 
-create trigger instances_end
-after update of completed_at on holdfast.instances for each row when (
-    old.completed_at is not null and old.completed_at is distinct from new.completed_at
-) execute function holdfast.refuse_change('The end of an instance is final');
+create function holdfast.refuse_insert() returns trigger
+language plpgsql as $$
+begin
+    raise exception '% (row %)', tg_argv[0], new.id using errcode = 'check_violation';
+end
+$$;
+
+create trigger instances_insert
+after insert on holdfast.instances for each row when (
+    new.bucket <> get_byte(uuid_send(new.id), 15)
+    or octet_length(new.org_id) not between 1 and 200
+    or octet_length(new.flow) not between 1 and 200
+    or octet_length(new.idempotency_key) not between 1 and 500
+    or octet_length(new.business_key) not between 1 and 500
+    or octet_length(new.entity_type) not between 1 and 200
+    or octet_length(new.entity_id) not between 1 and 500
+    or (new.entity_type is null) <> (new.entity_id is null)
+    or (new.parent_id is null) <> (new.parent_token is null)
+) execute function holdfast.refuse_insert('An instance needs names and keys of legal length, and a bucket that fits its id');
 
 -- steps
 
@@ -77,22 +92,17 @@ on holdfast.steps for each row when (
 
 create trigger steps_status
 after update of status on holdfast.steps for each row when (
-    old.status <> new.status and old.status || '>' || new.status <> all (array[
-        'pending>running', 'pending>waiting_decision', 'pending>waiting', 'pending>completed', 'pending>confirmed',
-            'pending>rejected', 'pending>failed', 'pending>paused', 'pending>skipped', 'pending>cancelled',
-        'running>waiting_decision', 'running>waiting', 'running>completed', 'running>confirmed', 'running>rejected',
-            'running>failed', 'running>paused', 'running>skipped', 'running>cancelled',
-        'waiting_decision>completed', 'waiting_decision>confirmed', 'waiting_decision>rejected',
-            'waiting_decision>failed', 'waiting_decision>paused', 'waiting_decision>skipped',
-            'waiting_decision>cancelled',
-        'waiting>completed', 'waiting>confirmed', 'waiting>rejected', 'waiting>failed', 'waiting>paused',
-            'waiting>skipped', 'waiting>cancelled',
-        'completed>compensation',
-        'confirmed>compensation',
-        'failed>compensation', 'failed>superseded',
-        'paused>superseded',
-        'compensation>failed', 'compensation>rolled_back'
-    ])
+    old.status <> new.status and strpos(
+        ' pending>running pending>waiting_decision pending>waiting pending>completed pending>confirmed '
+        'pending>rejected pending>failed pending>paused pending>skipped pending>cancelled '
+        'running>waiting_decision running>waiting running>completed running>confirmed running>rejected '
+        'running>failed running>paused running>skipped running>cancelled waiting_decision>completed '
+        'waiting_decision>confirmed waiting_decision>rejected waiting_decision>failed '
+        'waiting_decision>paused waiting_decision>skipped waiting_decision>cancelled waiting>completed '
+        'waiting>confirmed waiting>rejected waiting>failed waiting>paused waiting>skipped waiting>cancelled '
+        'completed>compensation confirmed>compensation failed>compensation failed>superseded '
+        'paused>superseded compensation>failed compensation>rolled_back ',
+        ' ' || old.status || '>' || new.status || ' ') = 0
 ) execute function holdfast.refuse_move('Step');
 
 create trigger steps_kept
@@ -129,12 +139,10 @@ on holdfast.effects for each row when (
 
 create trigger effects_status
 after update of status on holdfast.effects for each row when (
-    old.status <> new.status and old.status || '>' || new.status <> all (array[
-        'pending>processing',
-        'processing>pending', 'processing>completed', 'processing>failed', 'processing>dead_letter',
-        'failed>pending', 'failed>processing', 'failed>dead_letter',
-        'dead_letter>pending'
-    ])
+    old.status <> new.status and strpos(
+        ' pending>processing processing>pending processing>completed processing>failed '
+        'processing>dead_letter failed>pending failed>processing failed>dead_letter dead_letter>pending ',
+        ' ' || old.status || '>' || new.status || ' ') = 0
 ) execute function holdfast.refuse_move('Effect');
 
 create trigger effects_kept
@@ -158,4 +166,4 @@ create trigger definitions_kept
 after delete on holdfast.definitions for each row when (old.is_default or old.status <> 'draft')
 execute function holdfast.refuse_change('A published definition is never deleted; archive it');
 
-revoke all on function holdfast.refuse_change, holdfast.refuse_move from public;
+revoke all on function holdfast.refuse_change, holdfast.refuse_move, holdfast.refuse_insert from public;

@@ -1,0 +1,269 @@
+"""Calls: functions that run inside the transaction that records them, so both happen or neither does.
+
+A call has a transaction to itself: lock the instance, ask `decide` what to run, run it, tell `decide` the answer, write,
+commit. A call that follows runs in the same transaction; should it fail, the transaction is done again without it, so
+that it fails on its own account and the one before it stands. A failure rolls everything back and is counted in a commit
+of its own, by the same rules as a handler's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.decide import decide
+from holdfast.core.decision import Call, Decision, Facts
+from holdfast.core.program import Program
+from holdfast.core.signals import CallDue, Signal
+from holdfast.core.state import Instance
+from holdfast.errors import Conflict, HoldfastError, Refused, StoreError
+from holdfast.payloads import encode
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.context import Context
+from holdfast.runtime.executor import Job, failed
+from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
+from holdfast.runtime.items import Item
+from holdfast.runtime.plan import Plan
+from holdfast.runtime.telemetry import Telemetry
+from holdfast.store.calls import CallLimits, CallTransaction
+from holdfast.store.commit import writes
+from holdfast.store.locks import Locked
+from holdfast.store.session import ROLLBACK, DatabaseError, Disconnected, Session
+
+log = logging.getLogger("holdfast.calls")
+
+MAX_ROUNDS: Final = 10
+MAX_TRIES: Final = 3
+BUSY_PAUSE: Final = 0.005
+AWAY_PAUSE: Final = 0.25
+THREAD_GRACE: Final = 5.0
+_RACES: Final = ("HF001", "23505")
+_PASSES: Final = ("40", "55", "57", "53", "08", "25")
+
+
+class CallContext(Context):
+    """A handler's context and `conn`, a connection inside the transaction: async for `async def`, else blocking."""
+
+    __slots__ = ("conn",)
+    conn: Any
+
+
+class _CallFailed(Exception):
+    """What the user's side of the transaction raised; `alone` when it was the call the job is about."""
+
+    def __init__(self, failure: Exception, *, alone: bool) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.alone = alone
+
+
+class _TryAgain(Exception):
+    """Our side of the transaction did not go through, and nobody is to blame."""
+
+
+class _Decided(Plan):
+    """A plan whose one decision is made already."""
+
+    def __init__(self, committer: Committer, locked: Locked, decision: Decision) -> None:
+        super().__init__(committer.catalog, locked, committer.worker, committer.leases)
+        self._decision = decision
+
+    async def _decide(self, session: Session, program: Program, instance: Instance, item: Item) -> Decision:
+        return self._decision
+
+
+class Calls:
+    def __init__(
+        self,
+        dsn: str,
+        committer: Committer,
+        registry: Registry,
+        telemetry: Telemetry,
+        is_lost: Callable[[], bool],
+        limits: CallLimits,
+    ) -> None:
+        self._dsn = dsn
+        self._committer = committer
+        self._registry = registry
+        self._telemetry = telemetry
+        self._is_lost = is_lost
+        self._limits = limits
+        self._room = asyncio.Semaphore(limits.sessions)
+        self._free: list[Session] = []
+        self._threads = ThreadPoolExecutor(max_workers=limits.sessions, thread_name_prefix="holdfast-call")
+
+    async def close(self) -> None:
+        for session in self._free:
+            await session.close()
+        self._free.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, job: Job) -> None:
+        """Until it is committed, counted as a failure, or no longer ours."""
+        alone, tries = False, 0
+        async with self._room:
+            while not self._is_lost():
+                try:
+                    if await self._attempt(job, alone):
+                        return
+                    await asyncio.sleep(BUSY_PAUSE)
+                except _CallFailed as failed_call:
+                    if failed_call.alone:
+                        self._fail(job, failed_call.failure)
+                        return
+                    alone = True
+                except _TryAgain as trouble:
+                    tries += 1
+                    if tries == MAX_TRIES:
+                        self._fail(job, trouble)
+                        return
+                except StoreError as away:
+                    log.warning("A call waits for the database: %s", away.message)
+                    await asyncio.sleep(AWAY_PAUSE)
+                except Exception as failure:
+                    log.exception("The call %r could not be run", job.place.id)
+                    self._fail(job, failure)
+                    return
+
+    def _fail(self, job: Job, failure: Exception) -> None:
+        self._committer.add(Item(job.instance, failed(job, failure)))
+
+    # --- one transaction -------------------------------------------------------------------------------------------
+
+    async def _attempt(self, job: Job, alone: bool) -> bool:
+        """False: the instance is locked elsewhere."""
+        async with self._transaction() as transaction:
+            locked = await transaction.begin(job.instance)
+            if locked is None:
+                return False
+            item = Item(job.instance, CallDue(job.path, job.step, job.fence, job.calls, job.input))
+            try:
+                decision = await self._decide(transaction, job, locked, item.signal, alone)
+            except (Refused, Conflict):
+                self._committer.counters.rejected += 1
+                self._committer.on_dropped(item)
+                return True
+            await self._commit(transaction, locked, item, decision)
+        return True
+
+    async def _decide(
+        self, transaction: CallTransaction, job: Job, locked: Locked, signal: Signal, alone: bool
+    ) -> Decision:
+        """Round by round: what `decide` needs is run, and it decides again with the answers."""
+        instance, answers = locked.instances[job.instance], dict[bytes, bytes]()
+        program = await self._committer.catalog.program(transaction.session, instance.definition, inside=True)
+        for _ in range(MAX_ROUNDS + 1):
+            facts = Facts(locked.now, answers=answers, inline_calls=not alone)
+            decision = decide(program, instance, signal, facts)
+            wanted = [need for need in decision.needs if isinstance(need, Call)]
+            if not wanted:
+                await self._settle(transaction, answers)
+                return decision
+            for call in wanted:
+                answers[call.step] = await self._answer(transaction, job, program, call)
+        message = f"More than {MAX_ROUNDS} rounds of calls in one transaction."
+        raise _CallFailed(HoldfastError(message, code="CALL_ROUNDS"), alone=alone)
+
+    async def _answer(self, transaction: CallTransaction, job: Job, program: Program, call: Call) -> bytes:
+        try:
+            return await self._invoke(transaction, job, program, call)
+        except Disconnected:
+            raise
+        except Exception as failure:
+            raise _CallFailed(failure, alone=call.step == job.step) from failure
+
+    async def _settle(self, transaction: CallTransaction, answers: dict[bytes, bytes]) -> None:
+        if not answers:
+            return
+        try:
+            await transaction.settle()
+        except Disconnected:
+            raise
+        except Exception as failure:
+            raise _CallFailed(failure, alone=len(answers) == 1) from failure
+
+    async def _commit(self, transaction: CallTransaction, locked: Locked, item: Item, decision: Decision) -> None:
+        plan = _Decided(self._committer, locked, decision)
+        try:
+            await plan.make(transaction.session, [item])
+            for _, failure in (*plan.broken, *plan.refused):
+                raise failure
+            await transaction.commit(writes(plan.batch()))
+        except DatabaseError as error:
+            if error.sqlstate in _RACES or error.sqlstate.startswith(_PASSES):
+                raise _TryAgain(str(error)) from None
+            raise
+        except Disconnected as gone:
+            self._committer.on_reconnect()  # it may have been committed: then the next try finds the step closed
+            raise _TryAgain(str(gone)) from None
+        self._committer.committed(plan)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[CallTransaction]:
+        session = self._free.pop() if self._free else await Session.open(self._dsn)
+        try:
+            yield CallTransaction(session, self._limits)
+        except Disconnected as gone:
+            raise _TryAgain(str(gone)) from None
+        finally:
+            await self._give_back(session)
+
+    async def _give_back(self, session: Session) -> None:
+        """A session with an open transaction rolls it back; one that is out of step is not worth saving."""
+        try:
+            if not session.broken and session.is_in_transaction:
+                await session.run([ROLLBACK])
+        except (Disconnected, DatabaseError):
+            log.warning("A session of the calls was lost")
+        if session.broken:
+            await session.close()
+        else:
+            self._free.append(session)
+
+    # --- the user's function ---------------------------------------------------------------------------------------
+
+    async def _invoke(self, transaction: CallTransaction, job: Job, program: Program, call: Call) -> bytes:
+        handler = self._registry.get(call.operation)
+        if handler is None:
+            raise DoNotRetry(f"There is no call {call.operation!r} in this worker.")
+        timeout = program.places[call.node].node.timeout
+        async with transaction.lend(job.org, timeout, blocking=not handler.is_async) as conn:
+            context = self._context(job, call)
+            context.conn = conn
+            data = msgspec.json.decode(call.input)
+            if handler.convert is not None:
+                data = handler.convert(data)
+            with self._telemetry.step(context, job.trace):
+                async with asyncio.timeout(timeout):
+                    value = await self._run_function(handler, context, data)
+        return encode(value, f"the result of {call.node!r}")
+
+    def _context(self, job: Job, call: Call) -> CallContext:
+        return CallContext(
+            instance=job.instance,
+            step=call.step,
+            node=call.node,
+            token=call.token,
+            attempt=call.calls,
+            flow=job.flow,
+            org=job.org,
+            input=call.input,
+            is_lost=self._is_lost,
+        )
+
+    async def _run_function(self, handler: Handler, context: CallContext, data: Any) -> Any:
+        if handler.is_async:
+            return await handler.function(context, data)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, handler.function, context, data)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            context.conn.end()  # a thread cannot be stopped, but it can be kept from the connection
+            await asyncio.wait([work], timeout=THREAD_GRACE)
+            raise

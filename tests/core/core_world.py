@@ -1,0 +1,320 @@
+"""A world around one instance, in memory: work rows, timers, children, effects, an inbox — and bad luck.
+
+Whatever the store guards (fences of work rows, ids of signals) is guarded here too; whatever only the core can know
+(which wait is over, which token moves) is left to the core. After every decision the invariants are checked.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+from core_run import new_instance, projection
+from core_table import StepTable
+
+from holdfast.core.decide import decide
+from holdfast.core.decision import Call, Decision, EarlyEvents, Facts
+from holdfast.core.ids import derived_id, token_id
+from holdfast.core.program import Program
+from holdfast.core.replay import replay
+from holdfast.core.signals import (
+    SYSTEM,
+    Abort,
+    Actor,
+    CallDue,
+    Cancel,
+    ChildFinished,
+    EventArrived,
+    Failure,
+    ForceFail,
+    ReceiptArrived,
+    Resume,
+    Signal,
+    Started,
+    Suspend,
+    TimerDue,
+    WorkDone,
+    WorkFailed,
+)
+from holdfast.core.state import decode_state, encode_state
+from holdfast.core.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMINAL, InstanceStatus, Phase
+from holdfast.errors import Conflict, Forbidden, Refused
+
+ACTORS = (SYSTEM, Actor("ada", ("act",)))
+OUTPUTS: tuple[Any, ...] = ({}, {"n": 2}, {"n": 9, "ok": True}, {"kind": "b", "key": "k"}, {"at": "2030-01-01"}, None, 7)
+UNKNOWN = "nonsense"
+
+
+class Work(msgspec.Struct):
+    step: bytes
+    fence: int
+    calls: int
+    input: bytes
+    call: bool
+    claimed: bool = False
+
+
+class World:
+    def __init__(self, program: Program, seed: int) -> None:
+        self.random = Random(seed)
+        self.program = program
+        self.input = self.random.choice([o for o in OUTPUTS if o is not None])
+        self.instance = new_instance(program, self.input)
+        self.table = StepTable()
+        self.now = 800_000_000_000_000
+        self.work: dict[str, Work] = {}
+        self.timers: dict[bytes, TimerDue] = {}
+        self.children: dict[bytes, str] = {}
+        self.effects: dict[bytes, str] = {}
+        self.inbox: list[EventArrived] = []
+        self.applied: list[Signal] = []
+        self.events = 0
+        self.names = self._event_names()
+
+    def _event_names(self) -> list[str]:
+        named = {on for place in self.program.places.values() for on in place.ways}
+        waits = {place.node.wait.event for place in self.program.places.values() if place.node.wait is not None}
+        return sorted(named | waits | {UNKNOWN})
+
+    # --- one execution ----------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        self.deliver(Started(msgspec.json.encode(self.input)))
+        for _ in range(steps):
+            if self.instance.status in TERMINAL:
+                break
+            self.now += self.random.randrange(1, 60_000_000)
+            self.random.choice(ACTIONS)(self)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Whatever state it is in: it can be cancelled, and once the handlers are back it is over."""
+        if self.instance.status not in TERMINAL and self.instance.state.stopping is None:
+            self.deliver(Cancel("enough"))
+        while self.instance.status not in TERMINAL:
+            self.finish_work()
+        self._try_a_finished_one()
+
+    def _try_a_finished_one(self) -> None:
+        for signal in (*self.applied[-5:], Cancel(), Resume()):
+            assert not self.deliver(signal), "a terminal status is final"
+
+    # --- what can happen --------------------------------------------------------------------------------------------
+
+    def finish_work(self) -> None:
+        if not self.work:
+            return
+        path = self.random.choice(sorted(self.work))
+        work = self.work[path]
+        work.claimed = True
+        if work.call and self.random.random() < 0.7:
+            self.deliver(CallDue(path, work.step, work.fence, work.calls, work.input))
+        elif self.random.random() < 0.65:
+            self.deliver(WorkDone(path, work.step, work.fence, self._output()))
+        else:
+            retryable = self.random.random() < 0.8
+            failure = Failure("BAD", "bad luck")
+            self.deliver(WorkFailed(path, work.step, work.fence, failure, work.calls, retryable, work.input))
+
+    def lose_lease(self) -> None:
+        """Reclaimed by somebody else; the zombie's result is refused by the work row, the burnt call counts."""
+        if self.work:
+            work = self.work[self.random.choice(sorted(self.work))]
+            work.fence += 1
+            work.calls += 1
+
+    def fire_timer(self) -> None:
+        if self.timers:
+            id = self.random.choice(sorted(self.timers))
+            if self.deliver(self.timers[id]):
+                self.timers.pop(id, None)
+
+    def send_event(self) -> None:
+        self.events += 1
+        raw = self.random.choice([None, self._output()])
+        token = node = None
+        if self.instance.state.tokens and self.random.random() < 0.5:
+            path, at = self.random.choice(sorted(self.instance.state.tokens.items(), key=lambda item: item[0]))
+            token = self.random.choice([None, token_id(path, at.hop), token_id(path, at.hop - 1)])
+            node = self.random.choice([None, at.node])
+        name = self.random.choice(self.names)
+        self.deliver(EventArrived(b"%016d" % self.events, name, raw, node, token))
+
+    def finish_child(self) -> None:
+        if self.children:
+            child = self.random.choice(sorted(self.children))
+            status = self.random.choice(["completed", "completed", "failed", "cancelled"])
+            if self.deliver(ChildFinished(self.children[child], status, self._output(), None, child)):
+                self.children.pop(child, None)
+
+    def deliver_effect(self) -> None:
+        if self.effects:
+            effect = self.random.choice(sorted(self.effects))
+            failure = self.random.choice([None, None, Failure("BOUNCED", "no")])
+            raw = self.random.choice([None, self._output()])
+            if self.deliver(ReceiptArrived(self.effects[effect], raw, failure, effect)):
+                self.effects.pop(effect, None)
+
+    def repeat_something(self) -> None:
+        """What was applied once is stale for ever; events are told apart by their id, before they come here."""
+        if self.applied:
+            assert not self.deliver(self.random.choice(self.applied)), "a repeated signal must be refused"
+
+    def control(self) -> None:
+        version = self.random.choice([None, None, self.instance.version, 0])
+        kinds: list[Any] = [Suspend, Suspend, Resume, Resume, Resume]
+        if self.random.random() < 0.1:
+            kinds = [Cancel, Abort, ForceFail]
+        self.deliver(self.random.choice(kinds)(if_version=version))
+
+    def resume(self) -> None:
+        if self.instance.status in (InstanceStatus.SUSPENDED, InstanceStatus.DLQ):
+            self.deliver(Resume())
+
+    def _output(self) -> bytes:
+        return msgspec.json.encode(self.random.choice(OUTPUTS))
+
+    # --- a commit ---------------------------------------------------------------------------------------------------
+
+    def deliver(self, signal: Signal) -> bool:
+        """Decide, perhaps crash before the commit and decide again, apply. False: the signal was refused."""
+        actor = self.random.choice(ACTORS)
+        idle = frozenset(path for path, work in self.work.items() if not work.claimed)
+        facts = Facts(self.now, actor, idle=idle, inline_calls=isinstance(signal, CallDue))
+        before = encode_state(self.instance.state)
+        try:
+            decision = self._decide(signal, facts)
+            if self.random.random() < 0.1:  # a crash: nothing was written, the same signal comes again
+                assert self._decide(signal, facts) == decision, "the same in, the same out"
+        except (Refused, Conflict, Forbidden):
+            assert encode_state(self.instance.state) == before
+            return False
+        assert encode_state(self.instance.state) == before, "decide changes nothing in place"
+        self._apply(decision)
+        if not isinstance(signal, EventArrived | Suspend | Resume | Cancel | Abort | ForceFail):
+            self.applied.append(signal)
+        if decision.keep and isinstance(signal, EventArrived):
+            self.inbox.append(signal)
+        self._feed_early(decision)
+        return True
+
+    def _decide(self, signal: Signal, facts: Facts) -> Decision:
+        """A call's transaction: answer what is needed until nothing is."""
+        while True:
+            decision = decide(self.program, self.instance, signal, facts)
+            calls = [need for need in decision.needs if isinstance(need, Call)]
+            if not calls:
+                return decision
+            answers = {call.step: b'{"n":3}' for call in calls}
+            facts = msgspec.structs.replace(facts, answers={**facts.answers, **answers})
+
+    def _feed_early(self, decision: Decision) -> None:
+        for need in decision.needs:
+            if not isinstance(need, EarlyEvents) or need.key is not None:
+                continue
+            kept = next((event for event in self.inbox if event.event == need.event), None)
+            if kept is not None and self.deliver(msgspec.structs.replace(kept, token=need.token, node=None, kept=True)):
+                self.inbox.remove(kept)
+
+    def _apply(self, decision: Decision) -> None:
+        before, after = self.instance, decision.instance
+        assert after.version == before.version + 1
+        assert after.status == before.status or after.status in INSTANCE_TRANSITIONS[before.status]
+        for path, token in after.state.tokens.items():
+            old = before.state.tokens.get(path)
+            if old is not None and old.hop == token.hop and old.phase != token.phase:
+                assert token.phase in PHASE_TRANSITIONS[old.phase], f"{old.phase} → {token.phase}"
+        self.table.apply(decision, self.now)
+        self.instance = msgspec.structs.replace(after, state=decode_state(encode_state(after.state)))
+        self._apply_work(decision)
+        self._apply_rest(decision)
+        self.check()
+
+    def _apply_work(self, decision: Decision) -> None:
+        for released in decision.released:
+            work = self.work.pop(released.path, None)
+            assert not released.fence or (work is not None and work.fence == released.fence), "a foreign work row"
+        for d in decision.dispatches:
+            work = self.work.pop(d.path, None)
+            assert (work.fence if work else 0) == d.held, "a dispatch over a work row it does not hold"
+            assert d.fence > d.held
+            input = d.input if d.input is not None else self.table.rows[d.step].input
+            self.work[d.path] = Work(d.step, d.fence, d.calls, input or b"null", d.call)
+
+    def _apply_rest(self, decision: Decision) -> None:
+        for timer in decision.timers:
+            assert timer.id not in self.timers
+            self.timers[timer.id] = TimerDue(timer.path, timer.wait, timer.purpose)
+        for id in decision.timers_ended:
+            self.timers.pop(id, None)
+        for child in decision.children:
+            self.children[child.id] = child.token
+        for outgoing in decision.outgoing:
+            self.children.pop(outgoing.instance, None)
+        for effect in decision.effects:
+            if effect.awaited:
+                self.effects[effect.id] = effect.token
+
+    # --- invariants -------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        instance, state = self.instance, self.instance.state
+        tokens = state.tokens
+        standing = {t.step for t in tokens.values() if t.phase not in (Phase.HELD, Phase.DEAD)}
+        open_rows = [row.id for row in self.table.open_rows]
+        assert sorted(open_rows) == sorted(standing), "each open row has one live token, each such token one open row"
+        out = {path for path, t in tokens.items() if t.phase in (Phase.WORKING, Phase.CANCELLING)}
+        assert set(self.work) == out, "each token at work has a work row, and nobody else"
+        for scope in state.scopes:
+            assert any(path.startswith(scope + ".") for path in tokens), "a scope nobody is left in"
+        if instance.status in TERMINAL:
+            assert not tokens
+            assert not open_rows
+            assert state.expires is None
+        else:
+            assert tokens, "an instance that is not over has a live token"
+        for path, token in tokens.items():
+            self._check_can_move(path, token)
+        rebuilt = replay(self.program, self.table.rows.values(), instance=new_instance(self.program, self.input))
+        assert projection(rebuilt) == projection(instance), "replay must equal the live instance"
+
+    def _check_can_move(self, path: str, token: Any) -> None:
+        """Something can still move every token: nobody is lost."""
+        status, state = self.instance.status, self.instance.state
+        if token.phase is Phase.HELD:
+            assert status is InstanceStatus.SUSPENDED
+        if token.phase is Phase.DEAD:
+            assert status in (InstanceStatus.SUSPENDED, InstanceStatus.DLQ)
+        if token.phase is Phase.CANCELLING:
+            assert state.stopping is not None
+        parked = {p.wait for p in state.parked}
+        for wait in token.waits:
+            if wait.kind in ("timer", "deadline", "retry"):
+                assert wait.ref in self.timers or wait.id in parked, f"nobody will fire {wait.id}"
+        kinds = {wait.kind for wait in token.waits}
+        if token.phase is Phase.RETRYING:
+            assert "retry" in kinds
+        if token.phase is Phase.RESTING:
+            events = set(self.program.places[token.node].ways) - {"completed", "error", "timeout"}
+            assert kinds or events, "a resting token that nothing can reach"
+        for wait in token.waits:
+            assert wait.kind != "child" or wait.ref in self.children
+            assert wait.kind != "receipt" or wait.ref in self.effects
+
+
+ACTIONS = (
+    *[World.finish_work] * 8,
+    *[World.fire_timer] * 3,
+    *[World.send_event] * 5,
+    *[World.finish_child] * 3,
+    *[World.deliver_effect] * 3,
+    World.lose_lease,
+    World.repeat_something,
+    World.control,
+    World.resume,
+)
+
+
+def instance_id(seed: int) -> bytes:
+    return derived_id(seed % 256, b"%d" % seed)
