@@ -68,7 +68,7 @@ def resume(turn: Turn, signal: Resume) -> None:
         if token.phase is Phase.HELD:
             _set_out_again(turn, path, token, token.run)
         elif token.phase is Phase.DEAD:
-            turn.superseded.append((token.step, token.at))
+            turn.superseded = [*turn.superseded, (token.step, token.at)]
             _set_out_again(turn, path, token, token.run + 1)
     walk(turn)
     for timer in parked:

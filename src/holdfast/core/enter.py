@@ -108,7 +108,7 @@ def _call_here(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) ->
     answer = turn.facts.answers.get(step)
     if answer is None:
         name = token_id(move.path, move.hop)
-        turn.needs.append(Call(step, move.path, place.id, place.node.handler or "", name, raw, 1))
+        turn.needs = [*turn.needs, Call(step, move.path, place.id, place.node.handler or "", name, raw, 1)]
         return
     leave_with_output(turn, move.path, turn.tokens[move.path], place, answer, 0)
 
@@ -134,12 +134,12 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
     step = _rest(turn, place, move, tuple(waits), raw, status)
     for wait in waits:
         if wait.ref is not None and node.child is not None:
-            turn.children.append(Child(wait.ref, node.child.flow, node.child.version, raw, token))
+            turn.children = [*turn.children, Child(wait.ref, node.child.flow, node.child.version, raw, token)]
         if wait.event is not None and wait.key is not None:
-            turn.key_waits.append(KeyWait(wait.event, wait.key, token, step))
-            turn.needs.append(EarlyEvents(token, step, wait.event, wait.key))
+            turn.key_waits = [*turn.key_waits, KeyWait(wait.event, wait.key, token, step)]
+            turn.needs = [*turn.needs, EarlyEvents(token, step, wait.event, wait.key)]
     if turn.early and node.wait is not None:
-        turn.needs.append(EarlyEvents(token, step, node.wait.event))
+        turn.needs = [*turn.needs, EarlyEvents(token, step, node.wait.event)]
 
 
 def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | None:
@@ -191,7 +191,7 @@ def _emit(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) -> None
     node, token = place.node, token_id(move.path, move.hop)
     effect, type = _effect_id(turn, move), node.handler or node.kind
     payload = encode({"config": node.config, "data": msgspec.Raw(raw)})
-    turn.effects.append(Effect(effect, step, token, type, payload, effect.hex(), node.awaits))
+    turn.effects = [*turn.effects, Effect(effect, step, token, type, payload, effect.hex(), node.awaits)]
     turn.note("effect_emitted", place.id, token, {"effect": effect.hex(), "type": type})
 
 

@@ -67,7 +67,7 @@ def _settle(turn: Turn) -> None:
                 turn.context = turn.result
         turn.note(f"instance_{turn.status}")
     if turn.expires is not None and turn.expires.ref is not None:
-        turn.timers_ended.append(turn.expires.ref)
+        turn.timers_ended = [*turn.timers_ended, turn.expires.ref]
     turn.stopping, turn.expires, turn.parked, turn.chain, turn.early = None, None, (), 0, 0
     if turn.instance.parent is not None:
         _tell_parent(turn, turn.instance.parent)
@@ -83,4 +83,4 @@ def _tell_parent(turn: Turn, parent: bytes) -> None:
         "error": None if turn.error is None else msgspec.Raw(turn.error),
     }
     signal = derived_id(parent[15], parent, before.id, b"finished")
-    turn.outgoing.append(Outgoing(parent, signal, "child_finished", encode(payload)))
+    turn.outgoing = [*turn.outgoing, Outgoing(parent, signal, "child_finished", encode(payload))]

@@ -72,7 +72,10 @@ def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
         dispatch_again(turn, path, token, place, calls + 1, signal.fence, signal.fence, signal.input)
         return
     wait = turn.timer(path, wait_id(name, token.run, f"retry:{calls}"), "retry", turn.now + pause)
-    turn.retried.append(Retried(token.step, token.at, calls, signal.fence, _error_with_retry(failure, calls, wait)))
+    turn.retried = [
+        *turn.retried,
+        Retried(token.step, token.at, calls, signal.fence, _error_with_retry(failure, calls, wait)),
+    ]
     turn.released.append(Release(path, signal.fence))
     turn.tokens[path] = msgspec.structs.replace(
         token, phase=Phase.RETRYING, calls=calls, fence=signal.fence, waits=(*_but_retry(token), wait)
@@ -92,7 +95,7 @@ def _but_retry(token: Token) -> tuple[Wait, ...]:
 def dispatch_again(
     turn: Turn, path: str, token: Token, place: Place, calls: int, fence: int, held: int, input: bytes | None
 ) -> None:
-    turn.retried.append(Retried(token.step, token.at, calls, fence + 1, turn.error))
+    turn.retried = [*turn.retried, Retried(token.step, token.at, calls, fence + 1, turn.error)]
     node, is_call = place.node, place.behaviour is Behaviour.CALL
     turn.dispatches.append(
         Dispatch(
@@ -117,4 +120,7 @@ def call_due(turn: Turn, signal: CallDue) -> None:
         leave_with_output(turn, path, token, place, answer, signal.fence)
         return
     name = token_id(path, token.hop)
-    turn.needs.append(Call(signal.step, path, place.id, place.node.handler or "", name, signal.input, signal.calls))
+    turn.needs = [
+        *turn.needs,
+        Call(signal.step, path, place.id, place.node.handler or "", name, signal.input, signal.calls),
+    ]

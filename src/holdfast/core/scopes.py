@@ -152,4 +152,4 @@ def cancel_children(turn: Turn, token: Token, reason: str) -> None:
             turn.children = [child for child in turn.children if child.id != wait.ref]
             continue
         signal = derived_id(wait.ref[15], wait.ref, b"cancel", turn.instance.id, b"%d" % turn.version)
-        turn.outgoing.append(Outgoing(wait.ref, signal, "cancel", encode({"reason": f"parent: {reason}"})))
+        turn.outgoing = [*turn.outgoing, Outgoing(wait.ref, signal, "cancel", encode({"reason": f"parent: {reason}"}))]

@@ -1,9 +1,9 @@
 """Calls: functions that run inside the transaction that records them, so both happen or neither does.
 
-A call has a transaction to itself: lock the instance, ask `decide` what to run, run it, tell `decide` the answer, write,
-commit. A call that follows runs in the same transaction; should it fail, the transaction is done again without it, so
-that it fails on its own account and the one before it stands. A failure rolls everything back and is counted in a commit
-of its own, by the same rules as a handler's.
+A call has a transaction to itself: lock the instance, ask `decide` what to run, run it, tell `decide` the answer,
+write, commit. A call that follows runs in the same transaction; should it fail, the transaction is done again without
+it, so that it fails on its own account and the one before it stands. A failure rolls everything back and is counted in
+a commit of its own, by the same rules as a handler's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -21,18 +23,17 @@ from holdfast.core.decide import decide
 from holdfast.core.decision import Call, Decision, Facts
 from holdfast.core.program import Program
 from holdfast.core.signals import CallDue, Signal
-from holdfast.core.state import Instance
 from holdfast.errors import Conflict, HoldfastError, Refused, StoreError
 from holdfast.payloads import encode
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.context import Context
-from holdfast.runtime.executor import Job, failed
+from holdfast.runtime.context import Context, Job
+from holdfast.runtime.executor import failed
 from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.store.calls import CallLimits, CallTransaction
-from holdfast.store.commit import writes
+from holdfast.store.commit import Entry, writes
 from holdfast.store.locks import Locked
 from holdfast.store.session import ROLLBACK, DatabaseError, Disconnected, Session
 
@@ -45,13 +46,6 @@ AWAY_PAUSE: Final = 0.25
 THREAD_GRACE: Final = 5.0
 _RACES: Final = ("HF001", "23505")
 _PASSES: Final = ("40", "55", "57", "53", "08", "25")
-
-
-class CallContext(Context):
-    """A handler's context and `conn`, a connection inside the transaction: async for `async def`, else blocking."""
-
-    __slots__ = ("conn",)
-    conn: Any
 
 
 class _CallFailed(Exception):
@@ -70,12 +64,12 @@ class _TryAgain(Exception):
 class _Decided(Plan):
     """A plan whose one decision is made already."""
 
-    def __init__(self, committer: Committer, locked: Locked, decision: Decision) -> None:
+    def __init__(self, committer: Committer, locked: Locked, instance: bytes, decision: Decision) -> None:
         super().__init__(committer.catalog, locked, committer.worker, committer.leases)
-        self._decision = decision
+        self.entries[instance] = Entry(locked.instances[instance], [decision])
 
-    async def _decide(self, session: Session, program: Program, instance: Instance, item: Item) -> Decision:
-        return self._decision
+    async def complete(self, session: Session, item: Item) -> None:
+        await self._complete(session, item)
 
 
 class Calls:
@@ -85,7 +79,7 @@ class Calls:
         committer: Committer,
         registry: Registry,
         telemetry: Telemetry,
-        is_lost: Callable[[], bool],
+        is_lost: Callable[[Job], bool],
         limits: CallLimits,
     ) -> None:
         self._dsn = dsn
@@ -108,7 +102,7 @@ class Calls:
         """Until it is committed, counted as a failure, or no longer ours."""
         alone, tries = False, 0
         async with self._room:
-            while not self._is_lost():
+            while not self._is_lost(job):
                 try:
                     if await self._attempt(job, alone):
                         return
@@ -189,11 +183,9 @@ class Calls:
             raise _CallFailed(failure, alone=len(answers) == 1) from failure
 
     async def _commit(self, transaction: CallTransaction, locked: Locked, item: Item, decision: Decision) -> None:
-        plan = _Decided(self._committer, locked, decision)
+        plan = _Decided(self._committer, locked, item.instance, decision)
         try:
-            await plan.make(transaction.session, [item])
-            for _, failure in (*plan.broken, *plan.refused):
-                raise failure
+            await plan.complete(transaction.session, item)
             await transaction.commit(writes(plan.batch()))
         except DatabaseError as error:
             if error.sqlstate in _RACES or error.sqlstate.startswith(_PASSES):
@@ -232,10 +224,10 @@ class Calls:
         handler = self._registry.get(call.operation)
         if handler is None:
             raise DoNotRetry(f"There is no call {call.operation!r} in this worker.")
-        timeout = program.places[call.node].node.timeout
+        inner = _job_of(job, program, call)
+        timeout = inner.place.node.timeout
         async with transaction.lend(job.org, timeout, blocking=not handler.is_async) as conn:
-            context = self._context(job, call)
-            context.conn = conn
+            context = Context(inner, self._is_lost, conn)
             data = msgspec.json.decode(call.input)
             if handler.convert is not None:
                 data = handler.convert(data)
@@ -244,26 +236,22 @@ class Calls:
                     value = await self._run_function(handler, context, data)
         return encode(value, f"the result of {call.node!r}")
 
-    def _context(self, job: Job, call: Call) -> CallContext:
-        return CallContext(
-            instance=job.instance,
-            step=call.step,
-            node=call.node,
-            token=call.token,
-            attempt=call.calls,
-            flow=job.flow,
-            org=job.org,
-            input=call.input,
-            is_lost=self._is_lost,
-        )
-
-    async def _run_function(self, handler: Handler, context: CallContext, data: Any) -> Any:
+    async def _run_function(self, handler: Handler, context: Context, data: Any) -> Any:
         if handler.is_async:
             return await handler.function(context, data)
-        work = asyncio.get_running_loop().run_in_executor(self._threads, handler.function, context, data)
+        function = partial(copy_context().run, handler.function, context, data)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, function)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             context.conn.end()  # a thread cannot be stopped, but it can be kept from the connection
             await asyncio.wait([work], timeout=THREAD_GRACE)
             raise
+
+
+def _job_of(job: Job, program: Program, call: Call) -> Job:
+    """What a function is told: the step it runs for, which may be a later one than the job's."""
+    place, hop = program.places[call.node], int(call.token.rpartition("@")[2])
+    return msgspec.structs.replace(
+        job, path=call.path, hop=hop, step=call.step, calls=call.calls, place=place, input=call.input
+    )

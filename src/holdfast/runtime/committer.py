@@ -31,7 +31,7 @@ from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import Plan
 from holdfast.store.commit import writes
-from holdfast.store.locks import CLOCK, Locked, lock
+from holdfast.store.locks import Locked, lock
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
@@ -40,6 +40,7 @@ log = logging.getLogger("holdfast.commit")
 
 _RESULTS = (WorkDone, WorkFailed)
 PIN_IMPATIENT = SQL.pin_impatiently.one()
+CLOCK_COLUMN = 8  # where pin_impatiently gives the time
 BUSY_PAUSE = 0.005
 RECONNECT_PAUSE = 0.25
 
@@ -144,8 +145,8 @@ class Committer:
                 await asyncio.sleep(options.linger)
             items = self._take()
             room = min(room, options.batch - len(items)) if self.signals_ready else 0
-            if not items and room <= 0:
-                await asyncio.sleep(0)
+            if not items and room <= 0:  # all that is there belongs to instances the other lane holds
+                await asyncio.sleep(options.linger / 4)
                 continue
             self.active += 1
             try:
@@ -194,9 +195,8 @@ class Committer:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
         plan = self._plan_unlocked(items) if not claim else None
         if plan is not None:
-            queries = [BEGIN, PIN_IMPATIENT, CLOCK, *writes(plan.batch()), COMMIT]
-            results = await session.run(queries)
-            self.clock.observe(read_int(results[2].get_value(0, 0) or b""))
+            results = await session.run([BEGIN, PIN_IMPATIENT, *writes(plan.batch()), COMMIT])
+            self.clock.observe(read_int(results[1].get_value(0, CLOCK_COLUMN) or b""))
         else:
             plan = await self._write_locked(session, items, claim, ids)
         self.committed(plan)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from holdfast.compiler.graph import Behaviour
 from holdfast.core.signals import Failure, WorkDone, WorkFailed
 from holdfast.errors import PayloadError
 from holdfast.payloads import encode
@@ -37,6 +38,7 @@ class Executor:
         deliver: Callable[[Item], None],
         telemetry: Telemetry,
         is_lost: Callable[[Job], bool],
+        run_call: Callable[[Job], Awaitable[None]],
     ) -> None:
         self.registry = registry
         self.concurrency = concurrency

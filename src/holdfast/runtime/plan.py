@@ -16,7 +16,7 @@ import msgspec
 from holdfast.core.decide import decide
 from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts
 from holdfast.core.program import Program
-from holdfast.core.signals import Abort, Cancel, ChildFinished, EventArrived, Failure, Started, WorkDone, WorkFailed
+from holdfast.core.signals import SYSTEM, Abort, Cancel, ChildFinished, EventArrived, Failure, Started, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, PayloadError, Refused
 from holdfast.runtime.catalog import Catalog
@@ -38,6 +38,7 @@ class Plan:
         self.locked = locked
         self.worker = worker
         self.may_lease = leases
+        self._facts = Facts(locked.now)
         self.entries: dict[bytes, Entry] = {}
         self.leased: set[bytes] = set()  # steps leased to us by this commit
         self.answers: list[tuple[asyncio.Future[Any], Decision | None]] = []
@@ -132,7 +133,8 @@ class Plan:
         program = self.catalog.known(instance.definition)
         assert program is not None
         try:
-            decision = decide(program, instance, item.signal, Facts(self.locked.now, item.actor))
+            facts = self._facts if item.actor is SYSTEM else Facts(self.locked.now, item.actor)
+            decision = decide(program, instance, item.signal, facts)
         except (Refused, Conflict, Forbidden) as refusal:
             self._refuse(item, refusal)
             return False

@@ -16,6 +16,7 @@ from holdfast.core.decision import Dispatch
 from holdfast.core.program import CALL_QUEUE
 from holdfast.core.signals import Failure, WorkDone, WorkFailed
 from holdfast.core.state import Instance
+from holdfast.runtime.calls import Calls
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.context import Job
 from holdfast.runtime.executor import Executor
@@ -25,6 +26,7 @@ from holdfast.runtime.plan import Plan
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.runtime.wakeups import Notifier
 from holdfast.store import queue
+from holdfast.store.calls import CallLimits
 from holdfast.store.lease import Lease
 from holdfast.store.listen import listen
 from holdfast.store.queue import ClaimedWork
@@ -41,6 +43,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     claim: int = 256
     queues: tuple[str, ...] = ()  # beside the names of the handlers
     grace: float = 30.0  # seconds running handlers have to finish when the worker leaves
+    calls: CallLimits = CallLimits()
 
 
 class Worker:
@@ -58,9 +61,11 @@ class Worker:
         self._dsn = dsn
         self._committer = committer
         self._handlers = handlers
-        self._calls = calls
         self._notifier = notifier
-        self.executor = Executor(handlers, options.concurrency, self._deliver, telemetry, self._is_lost)
+        self._calls = Calls(dsn, committer, calls, telemetry, self._is_lost, options.calls)
+        self.executor = Executor(
+            handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run
+        )
         self.queues = [*handlers.names(), *(CALL_QUEUE + name for name in calls.names()), *options.queues]
         self._served = frozenset(self.queues)
         self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
@@ -101,6 +106,7 @@ class Worker:
         unstarted = [(j.instance, j.path, j.fence) for j in self.executor.jobs]
         self.executor.jobs.clear()
         await self.executor.stop(self.options.grace)
+        await self._calls.close()
         while not committer.is_idle:
             committer.wake()
             await asyncio.sleep(0.001)

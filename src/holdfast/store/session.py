@@ -73,20 +73,28 @@ class Session:
                 hint="Check the DSN, and that the server is up and accepts connections.",
             ) from None
         self = cls(connection)
-        self._prepare()
-        return self
-
-    def _prepare(self) -> None:
-        for name, sql in {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}.items():
-            result = self._pg.prepare(name, sql)
-            if result.status != pq.ExecStatus.COMMAND_OK:
-                raise StoreError(
-                    f"The statement {name.decode()} does not fit the schema: {result.error_message.decode().strip()}",
-                    code="SCHEMA_MISMATCH",
-                    hint="Run `holdfast db migrate` and check that the login may use the schema.",
-                )
         self._pg.nonblocking = 1
         self._enter()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _prepare(self) -> None:
+        """All statements in one round trip; the first that does not fit ends it."""
+        texts = {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}
+        for name, sql in texts.items():
+            self._pg.send_prepare(name, sql)
+        try:
+            await self._collect([*texts])
+        except DatabaseError as failure:
+            raise StoreError(
+                f"The statement {failure.statement} does not fit the schema: {failure.text}",
+                code="SCHEMA_MISMATCH",
+                hint="Run `holdfast db migrate` and check that the login may use the schema.",
+            ) from None
 
     def _enter(self) -> None:
         self._pg.enter_pipeline_mode()
@@ -159,9 +167,14 @@ class Session:
         return self._pg.transaction_status == pq.TransactionStatus.INERROR
 
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
-        pg = self._pg
+        send = self._pg.send_query_prepared
         for name, parameters in queries:
-            pg.send_query_prepared(name, parameters, _FORMATS[len(parameters)], _BINARY)
+            send(name, parameters, _FORMATS[len(parameters)], _BINARY)
+        return await self._collect([query.name for query in queries])
+
+    async def _collect(self, names: Sequence[bytes]) -> list[PGresult]:
+        """End the flush and read a result per name."""
+        pg = self._pg
         pg.pipeline_sync()
         writing = pg.flush() != 0
         if writing:  # more than the socket takes: read while writing, or both sides would wait
@@ -179,7 +192,7 @@ class Session:
                             raise error
                         return results
                     if result.status == pq.ExecStatus.FATAL_ERROR and error is None:
-                        error = _error(result, queries[len(results)].name)
+                        error = _error(result, names[len(results)])
                     results.append(result)
                 self._waiting = self._loop.create_future()
                 await self._waiting

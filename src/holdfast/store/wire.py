@@ -59,6 +59,9 @@ def _uuid_array(column: Sequence[bytes | None], prefix: bytes = b"\0\0\0\x10") -
 
 
 def _jsonb_array(column: Sequence[bytes | None]) -> bytes:
+    size = len(column)
+    if column.count(None) == size:  # most optional columns of most batches
+        return _HEAD(1, 1, 3802, size, 1) + NULL * size
     pieces = [NULL if v is None else _JSONB_HEAD(len(v) + 1, 1) + v for v in column]
     return _HEAD(1, 1, 3802, len(column), 1) + b"".join(pieces)
 

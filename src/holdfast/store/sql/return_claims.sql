@@ -1,6 +1,6 @@
 -- Give claimed work back unrun: the calls it was charged with are taken back with it.
 with w as (
-    update holdfast.work t set worker = null, fence = t.fence + 1, deadline_at = null, ripe_at = holdfast.clock()
+    update holdfast.work t set worker = null, queue = t.target, fence = t.fence + 1, deadline_at = null
     from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[]) as u(instance, bucket, path, fence)
     where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.path = u.path and t.fence = u.fence
         and t.worker is not distinct from $5::uuid

@@ -1,0 +1,3 @@
+from holdfast.cli.app import main
+
+main()

@@ -1,0 +1,60 @@
+"""The `holdfast` command: its parts, and how an error leaves it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Annotated
+
+import typer
+
+import holdfast
+from holdfast.cli.db import db
+from holdfast.cli.output import complain, say, show
+from holdfast.cli.worker import worker
+from holdfast.errors import HoldfastError
+from holdfast.settings import Settings
+from holdfast.store.migrate import latest
+
+app = typer.Typer(
+    help="Durable workflows on PostgreSQL.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(worker)
+app.add_typer(db, name="db")
+
+
+@app.command()
+def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """The version of Holdfast, of its schema and of Python."""
+    if json:
+        show({"holdfast": holdfast.__version__, "schema": latest(), "python": platform.python_version()}, json=True)
+    else:
+        say(f"holdfast {holdfast.__version__} (schema {latest()}, Python {platform.python_version()})")
+
+
+def main() -> None:
+    """Every error becomes one line with its code and an exit code; a defect of ours shows its traceback when asked."""
+    try:
+        app()
+    except HoldfastError as error:
+        complain(error)
+        sys.exit(error.exit_code)
+    except Exception as defect:
+        if _wants_tracebacks():
+            raise
+        complain(
+            HoldfastError(
+                f"{type(defect).__name__}: {defect}", code="UNEXPECTED", hint="Set HOLDFAST_LOG=debug to see where."
+            )
+        )
+        sys.exit(HoldfastError.exit_code)
+
+
+def _wants_tracebacks() -> bool:
+    try:
+        return Settings.from_environment().log_level == "debug"
+    except HoldfastError:
+        return False

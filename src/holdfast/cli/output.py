@@ -1,0 +1,54 @@
+"""What the commands print: results on standard output, for people or as JSON; errors as one line on standard error."""
+
+from __future__ import annotations
+
+import json as text_json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from holdfast.errors import DefinitionError, HoldfastError
+
+_SECRETS: Final = (re.compile(r"(?<=://)([^:/@]*):[^@]*(?=@)"), re.compile(r"(\bpassword\s*=\s*)('[^']*'|[^\s&]+)"))
+
+
+def show(facts: Mapping[str, Any], *, json: bool) -> None:
+    """Facts as JSON, or as one `name value` line each; what is None is left out for people."""
+    if json:
+        print(text_json.dumps(dict(facts), default=str))
+        return
+    console = _console()
+    width = max(len(name) for name in facts)
+    for name, value in facts.items():
+        if value is not None:
+            console.print(f"[dim]{name.ljust(width)}[/dim]  {escape(_plain(value))}")
+
+
+def say(sentence: str) -> None:
+    _console().print(escape(sentence))
+
+
+def complain(error: HoldfastError) -> None:
+    console = _console(stderr=True)
+    hint = f" {escape(error.hint)}" if error.hint else ""
+    console.print(f"[bold red]{escape(f'[{error.code}]')}[/bold red] {escape(error.message)}{hint}")
+    if isinstance(error, DefinitionError):
+        for diagnostic in error.diagnostics:
+            console.print(f"  {escape(str(diagnostic))}")
+
+
+def without_password(dsn: str) -> str:
+    url, keyword = _SECRETS
+    return keyword.sub(r"\1***", url.sub(r"\1:***", dsn))
+
+
+def _plain(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    # Paths and addresses are copied from here, so lines are never folded and nothing is coloured by guess.
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)

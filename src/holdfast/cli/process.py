@@ -1,0 +1,88 @@
+"""One worker process: from opening the application to leaving in order.
+
+The first SIGTERM or SIGINT lets it drain: results of running handlers still commit, steps not yet begun go back to the
+queue. The second ends it at once; what it held is taken over by others when its lease has run out, like after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any, Final
+
+from holdfast.cli import target as application
+
+READY: Final = b"+"
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_HANDLER_THREADS: Final = "holdfast-handler"
+_PATIENCE: Final = 0.5
+
+log = logging.getLogger("holdfast.worker")
+
+
+def run(target: str, options: dict[str, Any], lifeline: int | None = None) -> None:
+    """Work until told to leave. `lifeline` is a socket to the supervisor: it closes when that one is gone."""
+    asyncio.run(_serve(target, options, None if lifeline is None else socket.socket(fileno=lifeline)))
+    _leave_stuck_threads()
+
+
+async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket | None) -> None:
+    leave = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, _on_signal, number, leave)
+    if lifeline is not None:
+        loop.add_reader(lifeline, _on_orphaned, lifeline, leave)
+    async with application.opened(target) as engine, engine.worker(**options) as worker:
+        _calm_collector()
+        log.info("Worker %d is ready and serves %s", os.getpid(), ", ".join(worker.queues))
+        if lifeline is not None:
+            lifeline.send(READY)
+        await leave.wait()
+        log.info("Worker %d is leaving: no new steps, running handlers finish", os.getpid())
+    log.info("Worker %d has left", os.getpid())
+
+
+def _on_signal(number: int, leave: asyncio.Event) -> None:
+    if leave.is_set():
+        log.warning("Worker %d ends at once", os.getpid())
+        _end(128 + number)
+    leave.set()
+
+
+def _on_orphaned(lifeline: socket.socket, leave: asyncio.Event) -> None:
+    asyncio.get_running_loop().remove_reader(lifeline)
+    log.warning("The supervisor is gone")
+    leave.set()
+
+
+def _calm_collector() -> None:
+    """What is loaded by now stays for good, and most of what follows dies young: look through it less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _leave_stuck_threads() -> None:
+    """A blocking handler that outlived its grace time must not keep the process: its result would be refused anyway."""
+    deadline = time.monotonic() + _PATIENCE
+    stuck = [thread for thread in threading.enumerate() if thread.name.startswith(_HANDLER_THREADS)]
+    for thread in stuck:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() for thread in stuck):
+        log.warning("Worker %d leaves behind handlers that did not finish in time; they will be run again", os.getpid())
+        _end(0)
+
+
+def _end(code: int) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,116 @@
+"""Plans of the store's statements: prepared as the session prepares them, explained under the settings they run with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from holdfast.store.statements import SQL
+
+Db = psycopg.Connection[Any]
+Plan = dict[str, Any]
+
+_PARAMETER = re.compile(rb"\$(\d+)::([a-z0-9]+(?:\[\])?)")
+_PARTITION = re.compile(r"^(steps|events|effects)_(?:\d{6}|default)")
+
+
+class Access(NamedTuple):
+    """One scan of a table in a plan. `index` None: the table itself was read."""
+
+    table: str
+    index: str | None
+    condition: str
+    inside: bool  # probed anew for each row of a nested loop
+
+    def __str__(self) -> str:
+        where = f" where {self.condition}" if self.condition else ""
+        return f"{self.table} by {self.index}{where}{' per row' if self.inside else ''}"
+
+
+def parameter_types(text: bytes) -> list[str]:
+    types = {int(number): kind.decode() for number, kind in _PARAMETER.findall(text)}
+    return [types[number] for number in sorted(types)]
+
+
+def pin(db: Db) -> None:
+    """The role and the settings of a commit."""
+    db.execute(SQL.pin_transaction.sql)
+
+
+def be_tenant(db: Db, org: str) -> None:
+    """The role and the setting of a read, with the plan it keeps once it was used often enough."""
+    db.execute("select set_config('role', 'holdfast_tenant', true), set_config('holdfast.org', %s, true)", [org])
+    db.execute("set local plan_cache_mode = force_generic_plan")
+
+
+def prepare(db: Db, name: str) -> int:
+    """Prepare the statement under its own name; how many parameters it has."""
+    text = SQL.all[name].sql
+    types = parameter_types(text)
+    declared = f"({', '.join(types)})" if types else ""
+    db.execute(f"prepare {name}{declared} as ".encode() + text)
+    return len(types)
+
+
+def explain(db: Db, name: str) -> Plan:
+    """The generic plan: the same whatever the parameters are."""
+    count = prepare(db, name)
+    return _explained(db, "format json", _execution(name, [sql.NULL] * count))
+
+
+def measure(db: Db, name: str, values: Sequence[Any]) -> Plan:
+    """Run it for real and answer the plan with what it touched."""
+    types = parameter_types(SQL.all[name].sql)
+    prepare(db, name)
+    given = [sql.SQL("{}::" + kind).format(value) for kind, value in zip(types, values, strict=True)]
+    return _explained(db, "analyze, buffers, timing off, format json", _execution(name, given))
+
+
+def _execution(name: str, values: Sequence[sql.Composable]) -> sql.Composable:
+    arguments = sql.SQL("({})").format(sql.SQL(", ").join(values)) if values else sql.SQL("")
+    return sql.SQL("execute {}{}").format(sql.Identifier(name), arguments)
+
+
+def _explained(db: Db, options: str, execution: sql.Composable) -> Plan:
+    row = db.execute(sql.SQL("explain ({}) {}").format(sql.SQL(options), execution)).fetchone()
+    assert row is not None
+    found = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    return found[0]["Plan"]
+
+
+def nodes(plan: Plan, inside: bool = False) -> Iterator[tuple[Plan, bool]]:
+    """Every node, and whether it runs once per row of something else."""
+    yield plan, inside
+    for child in plan.get("Plans", []):
+        loops = plan["Node Type"] == "Nested Loop" and child.get("Parent Relationship") == "Inner"
+        yield from nodes(child, inside or loops)
+
+
+def node_types(plan: Plan) -> set[str]:
+    return {node["Node Type"] for node, _ in nodes(plan)}
+
+
+def accesses(plan: Plan) -> set[Access]:
+    """How the plan reads each table; partitions count as their table."""
+    found = set[Access]()
+    for node, inside in nodes(plan):
+        if "Relation Name" in node and "Scan" in node["Node Type"]:
+            index = node.get("Index Name")
+            found.add(
+                Access(
+                    _PARTITION.sub(r"\1", node["Relation Name"]),
+                    None if index is None else _PARTITION.sub(r"\1", index),
+                    re.sub(r"\b(steps|events|effects)_\d+\.|\b[a-z]+_\d+\.", "", node.get("Index Cond", "")),
+                    inside,
+                )
+            )
+    return found
+
+
+def buffers(plan: Plan) -> int:
+    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
