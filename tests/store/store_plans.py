@@ -43,9 +43,8 @@ def pin(db: Db) -> None:
 
 
 def be_tenant(db: Db, org: str) -> None:
-    """The role and the setting of a read, with the plan it keeps once it was used often enough."""
-    db.execute("select set_config('role', 'holdfast_tenant', true), set_config('holdfast.org', %s, true)", [org])
-    db.execute("set local plan_cache_mode = force_generic_plan")
+    """The role and the settings of a read."""
+    db.execute(SQL.use_tenant.sql.replace(b"$1", b"%s"), [org])
 
 
 def prepare(db: Db, name: str) -> int:

@@ -93,11 +93,13 @@ create table holdfast.instances (
         case when completed_at is null then ' pending running suspended dlq rolling_back '
             else ' completed failed cancelled aborted ' end, ' ' || status || ' ') > 0)
 ) with (fillfactor = 50);
-create unique index instances_idempotency on holdfast.instances (org_id, flow, idempotency_key, bucket)
+create unique index instances_idempotency on holdfast.instances (idempotency_key, org_id, flow, bucket)
     where idempotency_key is not null;
 create unique index instances_active_entity on holdfast.instances (org_id, entity_type, entity_id, bucket)
     where entity_id is not null and status not in ('completed', 'failed', 'cancelled', 'aborted');
-create index instances_by_flow on holdfast.instances (org_id, flow, id);
+-- The condition always holds, but only a query by flow implies it: to all others, which know the id or the organisation
+-- alone, this index is invisible and cannot tempt the planner away from the primary key while the table is small.
+create index instances_by_flow on holdfast.instances (org_id, flow, id) where flow is not null;
 create index instances_by_status on holdfast.instances (org_id, status, id) where status <> 'completed';
 create index instances_by_parent on holdfast.instances (parent_id) where parent_id is not null;
 create index instances_by_business_key on holdfast.instances (org_id, business_key) where business_key is not null;
@@ -187,7 +189,7 @@ create table holdfast.work (
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 create index work_ready on holdfast.work (queue, ripe_at) where worker is null;
 create index work_owner on holdfast.work (worker) where worker is not null;
-create index work_deadline on holdfast.work (deadline_at) where deadline_at is not null and worker is not null;
+create index work_deadline on holdfast.work (deadline_at) where deadline_at is not null;
 
 -- Ready signals only: what is due later waits in timers, what came early waits in the inbox.
 create table holdfast.signals (

@@ -14,7 +14,7 @@ begin
         m.first,
         m.first + interval '1 month'
     from (values
-        ('steps', 'fillfactor = 55, autovacuum_vacuum_scale_factor = 0.05'),
+        ('steps', 'fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05'),
         ('effects', 'fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05'),
         ('events', 'fillfactor = 100')
     ) p (parent, options)

@@ -159,7 +159,7 @@ begin
     if not found then
         select i.id, i.input into earlier
         from holdfast.instances i
-        where i.org_id = tenant and i.flow = start.flow and i.idempotency_key = start.key
+        where i.idempotency_key = start.key and i.org_id is not distinct from tenant and i.flow is not distinct from start.flow
           and i.bucket = get_byte(uuid_send(instance), 15);
         if earlier.id is null then
             raise exception 'The instance with key "%" vanished meanwhile; try again', key using errcode = '40001';

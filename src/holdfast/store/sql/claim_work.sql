@@ -4,7 +4,7 @@ with ripe as materialized (
     from unnest($1::text[]) as q(queue)
     cross join lateral (
         select t.instance_id, t.path, t.bucket, t.ripe_at from holdfast.work t
-        where t.queue = any(array[q.queue]) and t.worker is null
+        where t.queue = q.queue and t.worker is null
         order by t.ripe_at limit $2::bigint
         for update skip locked
     ) w

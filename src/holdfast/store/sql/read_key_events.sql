@@ -4,7 +4,7 @@ from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smal
     as u(instance, token, org, event, key, bucket)
 cross join lateral (
     select e.* from holdfast.key_events e
-    where e.key = any(array[u.key]) and e.org_id = u.org and e.event = u.event and e.bucket = u.bucket
-        and e.expires_at > (select holdfast.clock())
+    where e.org_id = any(array[u.org]) and e.event = u.event and e.key = u.key and e.bucket = u.bucket
+        and e.expires_at - (select holdfast.clock()) > interval '0'
     order by e.created_at, e.id limit 1
 ) t

@@ -4,7 +4,7 @@ from unnest($1::uuid[], $2::smallint[]) as u(id, bucket)
 cross join lateral (
     select * from holdfast.signals t
     where t.instance_id = any(array[u.id]) and t.bucket = u.bucket
-    order by t.ripe_at, t.id
+    order by row(t.ripe_at, t.id)
     limit $3::bigint
     for update skip locked
 ) s

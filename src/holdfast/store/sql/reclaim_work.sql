@@ -12,8 +12,7 @@ with dead as materialized (
     limit $1::bigint
 ), late as materialized (
     select w.instance_id, w.path, w.bucket from holdfast.work w
-    where w.deadline_at < (select holdfast.clock()) - interval '5 seconds' and w.deadline_at is not null
-        and w.worker is not null
+    where w.deadline_at < (select holdfast.clock()) - interval '5 seconds'
     limit $1::bigint
     for update skip locked
 ), lost as (
@@ -23,5 +22,5 @@ with dead as materialized (
 )
 update holdfast.work t set worker = null, queue = t.target, fence = t.fence + 1, deadline_at = null
 from lost l
-where t.instance_id = any(array[l.instance_id]) and t.path = l.path and t.bucket = l.bucket and t.worker is not null
+where t.instance_id = any(array[l.instance_id]) and t.path = l.path and t.bucket = l.bucket
 returning t.queue

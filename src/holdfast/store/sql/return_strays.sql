@@ -3,7 +3,7 @@ with strays as (
     update holdfast.work t set worker = null, queue = t.target, fence = t.fence + 1, deadline_at = null
     where t.worker = $4::uuid and not exists (
         select from unnest($1::uuid[], $2::text[], $3::bigint[]) as u(instance, path, fence)
-        where u.instance = t.instance_id and u.path = t.path and u.fence = t.fence)
+        where t.instance_id = any(array[u.instance]) and u.path = t.path and u.fence = t.fence)
     returning t.instance_id, t.bucket, t.step_id, t.step_created_at
 )
 update holdfast.steps s set calls = s.calls - 1

@@ -5,7 +5,7 @@ with oldest as materialized (
     cross join lateral (
         select t.instance_id, t.id, t.bucket from holdfast.inbox t
         where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.event = u.event
-            and t.expires_at > (select holdfast.clock())
+            and t.expires_at - (select holdfast.clock()) > interval '0'
         order by t.created_at, t.id limit 1
     ) s
 )

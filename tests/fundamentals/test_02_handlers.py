@@ -1,0 +1,148 @@
+"""Handlers: what they are given, in which type, and what they may answer."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from holdfast import Context, DoNotRetry, Engine, Flow
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Parcel:
+    weight: float
+    fragile: bool = False
+
+
+class Label(msgspec.Struct):
+    text: str
+
+
+class Price(pydantic.BaseModel):
+    amount: int
+    currency: str = "EUR"
+
+
+async def weigh(ctx: Context, parcel: Parcel) -> Label:
+    return Label(f"{parcel.weight:g} kg")
+
+
+async def price(ctx: Context, label: Label) -> Price:
+    return Price(amount=len(label.text))
+
+
+async def pay(ctx: Context, price: Price) -> dict[str, Any]:
+    return {"paid": price.amount, "in": price.currency}
+
+
+async def test_annotated_inputs_arrive_in_their_type(engine: Engine) -> None:
+    await engine.publish(Flow("parcel").step("weigh", weigh).step("price", price).step("pay", pay).build())
+    parcel = await engine.start("parcel", Parcel(2.5))
+    await engine.drain(timeout=30)
+    assert (await engine.get(parcel.id)).data == {"paid": 6, "in": "EUR"}
+    assert [s.output for s in await engine.steps(parcel.id) if s.behaviour == "work"][:2] == [
+        {"text": "2.5 kg"},
+        {"amount": 6, "currency": "EUR"},
+    ]
+
+
+async def test_an_input_of_another_shape_fails_the_step(engine: Engine) -> None:
+    await engine.publish(Flow("parcel").step("weigh", weigh).build())
+    parcel = await engine.start("parcel", {"weight": "heavy"})
+    await engine.drain(timeout=30)
+    parcel = await engine.get(parcel.id)
+    assert parcel.status == "failed"
+    assert "weight" in parcel.error["message"]
+
+
+async def test_the_context_tells_what_is_being_done(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    seen: dict[str, Any] = {}
+
+    async def look(ctx: Context, data: Any) -> None:
+        seen.update(
+            instance=ctx.instance,
+            instance_id=ctx.instance_id,
+            step=ctx.step,
+            attempt=ctx.attempt,
+            flow=ctx.flow,
+            org=ctx.org,
+            ours=ctx.heartbeat(),
+        )
+        ctx.logger.warning("looking around")
+
+    await engine.publish(Flow("looking").step("look", look).build())
+    instance = await engine.start("looking")
+    with caplog.at_level(logging.WARNING, "holdfast.handlers"):
+        await engine.drain(timeout=30)
+
+    assert seen == {
+        "instance": instance.id,
+        "instance_id": UUID(instance.id),
+        "step": "look",
+        "attempt": 1,
+        "flow": "looking",
+        "org": "default",
+        "ours": True,
+    }
+    [record] = [r for r in caplog.records if r.message == "looking around"]
+    assert (record.instance, record.step) == (instance.id, "look")  # type: ignore[attr-defined]
+
+
+async def test_the_idempotency_key_survives_retries_and_differs_between_steps(engine: Engine) -> None:
+    keys: dict[str, list[str]] = {"first": [], "second": []}
+
+    async def charge(ctx: Context, data: Any) -> Any:
+        keys[ctx.step].append(ctx.idempotency_key)
+        if ctx.attempt < 3:
+            raise ConnectionError("the bank is away")
+        return data
+
+    await engine.publish(Flow("pay").step("first", charge, retries=3).step("second", charge, retries=3).build())
+    payment = await engine.start("pay", {"amount": 5})
+    other = await engine.start("pay", {"amount": 5})
+    await engine.drain(timeout=30)
+
+    assert {(await engine.get(i.id)).status for i in (payment, other)} == {"completed"}
+    assert len(keys["first"]) == len(keys["second"]) == 6
+    assert len(set(keys["first"])) == 2  # one per instance
+    assert not set(keys["first"]) & set(keys["second"])
+
+
+async def test_a_handler_may_rule_out_another_call(engine: Engine) -> None:
+    calls: list[int] = []
+
+    async def refuse(ctx: Context, data: Any) -> None:
+        calls.append(ctx.attempt)
+        raise DoNotRetry("the account is closed")
+
+    await engine.publish(Flow("refusing").step("refuse", refuse, retries=5).build())
+    instance = await engine.start("refusing")
+    await engine.drain(timeout=30)
+
+    instance = await engine.get(instance.id)
+    assert calls == [1]
+    assert (instance.status, instance.error["message"]) == ("failed", "the account is closed")
+
+
+async def test_an_error_is_kept_with_its_code_and_traceback(engine: Engine) -> None:
+    class Declined(Exception):
+        code = "CARD_DECLINED"
+
+    def charge(ctx: Context, data: Any) -> None:
+        raise Declined("no credit")
+
+    await engine.publish(Flow("charge").step("charge", charge).build())
+    instance = await engine.start("charge")
+    await engine.drain(timeout=30)
+
+    [step] = [s for s in await engine.steps(instance.id) if s.name == "charge"]
+    assert (step.status, step.error["code"], step.error["message"]) == ("failed", "CARD_DECLINED", "no credit")
+    assert "Declined" in step.error["detail"]["traceback"]
