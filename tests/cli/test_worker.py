@@ -64,15 +64,17 @@ def runs(marks: Path, kind: str, id: str) -> int:
 async def test_two_processes_share_the_work(
     engine: Engine, environment: dict[str, str], marks: Path, tmp_path: Path
 ) -> None:
-    ids = await start(engine, 40, processes=2)
-    with running(tmp_path / "log", "cli_apps:make", "--processes=2", "--concurrency=1", **environment) as worker:
+    ids = await start(engine, 12, processes=2)
+    with running(
+        tmp_path / "log", "cli_apps:make", "--processes=2", "--concurrency=1", "--lease=1", **environment
+    ) as worker:
         await all_complete(engine, ids)
         assert len(set(worker.ready)) == 2
         worker.tell(signal.SIGTERM)
         assert worker.ends() == 0
     assert count(marks, "process") == 2
-    assert await attempts(engine, ids, "hold") == [1] * 40
-    assert [runs(marks, "finished", id) for id in ids] == [1] * 40
+    assert await attempts(engine, ids, "hold") == [1] * 12
+    assert [runs(marks, "finished", id) for id in ids] == [1] * 12
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -80,7 +82,7 @@ async def test_a_signal_lets_it_drain(
     engine: Engine, environment: dict[str, str], marks: Path, tmp_path: Path, processes: int
 ) -> None:
     ids = await start(engine, 12)
-    options = ["cli_apps:configure", f"--processes={processes}", "--concurrency=1"]
+    options = ["cli_apps:configure", f"--processes={processes}", "--concurrency=1", "--lease=1"]
     with running(tmp_path / "first", *options, **environment) as worker:
         await eventually(lambda: count(marks, "began") == processes)
         worker.tell(signal.SIGINT)
@@ -103,7 +105,7 @@ async def test_a_second_signal_ends_it_at_once(
 ) -> None:
     await start(engine, 12)
     with running(
-        tmp_path / "log", "cli_apps:make", f"--processes={processes}", "--concurrency=1", **environment
+        tmp_path / "log", "cli_apps:make", f"--processes={processes}", "--concurrency=1", "--lease=1", **environment
     ) as worker:
         await eventually(lambda: count(marks, "began") == processes)
         worker.tell(signal.SIGTERM)
@@ -116,7 +118,7 @@ async def test_a_second_signal_ends_it_at_once(
 async def test_a_killed_process_is_replaced_and_its_work_taken_over(
     engine: Engine, environment: dict[str, str], marks: Path, tmp_path: Path
 ) -> None:
-    ids = await start(engine, 16)
+    ids = await start(engine, 40)
     options = ["cli_apps:make", "--processes=2", "--concurrency=2", "--lease=1"]
     with running(tmp_path / "log", *options, **environment) as worker:
         await eventually(lambda: count(marks, "process") == 2 and len(worker.ready) == 2)
@@ -131,7 +133,7 @@ async def test_a_killed_process_is_replaced_and_its_work_taken_over(
         assert worker.ends() == 0
     calls = await attempts(engine, ids, "hold")
     assert max(calls) == 2  # what the victim had begun was begun again
-    assert [runs(marks, "finished", id) for id in ids] == [1] * 16
+    assert [runs(marks, "finished", id) for id in ids] == [1] * 40
 
 
 async def test_processes_leave_when_their_supervisor_was_killed(

@@ -53,18 +53,19 @@ class Builder:
 
     # --- blocks -----------------------------------------------------------------------------------------------------
 
-    def sequence(self, depth: int, most: int = 3) -> tuple[str, list[Exit]]:
+    def sequence(self, depth: int, least: int, most: int) -> tuple[str, list[Exit]]:
         mark = len(self.outside)
         head: str | None = None
         exits: list[Exit] = []
-        for _ in range(self.draw(st.integers(1, most))):
+        for _ in range(self.draw(st.integers(least, most))):
             entry, following = self.block(depth)
             if head is None:
                 head = entry
-            else:
-                self.connect(exits, entry)
+            self.connect(exits, entry)
             self.outside.append(entry)
             exits = following
+            if not exits:
+                break
         del self.outside[mark:]
         assert head is not None
         return head, exits
@@ -72,7 +73,7 @@ class Builder:
     def block(self, depth: int) -> tuple[str, list[Exit]]:
         self.left -= 1
         simple = [self.work, self.rest, self.pause, self.emit, self.script, self.sub_flow]
-        nested = [self.fork, self.fork, self.choice] if depth < 3 and self.left > 0 else []
+        nested = [self.fork] * 6 + [self.choice] * 2 if depth < 3 and self.left > 0 else []
         return self.one_of(*simple, self.work, self.rest, *nested)(depth)
 
     def work(self, depth: int) -> tuple[str, list[Exit]]:
@@ -122,7 +123,7 @@ class Builder:
         id = self.node("condition")
         exits: list[Exit] = []
         for when in (self.one_of(*CONDITIONS), None):
-            head, following = self.sequence(depth, 2)
+            head, following = self.sequence(depth, 1, 2)
             self.edge(id, head, when=when, guard=GUARD if when is None and self.maybe(9) else None)
             exits.extend(following)
         return id, exits
@@ -134,7 +135,7 @@ class Builder:
         mark = len(self.outside)
         self.outside.append(meet)
         for index in range(self.draw(st.integers(2, 3))):
-            head, exits = self.sequence(depth + 1, 2)
+            head, exits = self.sequence(depth + 1, 1, 2)
             self.edge(id, head, when=self.one_of(*CONDITIONS) if index and self.maybe(4) else None)
             self.connect(exits, meet)
         del self.outside[mark:]
@@ -152,12 +153,12 @@ class Builder:
 @st.composite
 def graphs(draw: Draw) -> Graph:
     """Most are sound; the compiler has the last word."""
-    builder = Builder(draw, draw(st.integers(1, 8)))
-    head, exits = builder.sequence(0, 4)
+    builder = Builder(draw, 10)
+    head, exits = builder.sequence(0, 2, 4)
     builder.nodes.extend([Node(id="terminal", kind="terminal"), Node(id="late", kind="task", handler="h")])
     builder.connect(exits, "terminal")
     builder.edge("late", "terminal")
-    expires = builder.one_of(None, None, 500.0)
+    expires = builder.one_of(*[None] * 5, 500.0)
     policy = Policy(
         on_error=builder.one_of("fail", "suspend", "dlq", "rollback"),
         data=builder.one_of("value", "context"),

@@ -15,7 +15,7 @@ from core_table import StepTable
 
 from holdfast.core.decide import decide
 from holdfast.core.decision import Call, Decision, EarlyEvents, Facts
-from holdfast.core.ids import derived_id, token_id
+from holdfast.core.ids import token_id
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
 from holdfast.core.signals import (
@@ -42,7 +42,8 @@ from holdfast.core.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMIN
 from holdfast.errors import Conflict, Forbidden, Refused
 
 ACTORS = (SYSTEM, Actor("ada", ("act",)))
-OUTPUTS: tuple[Any, ...] = ({}, {"n": 2}, {"n": 9, "ok": True}, {"kind": "b", "key": "k"}, {"at": "2030-01-01"}, None, 7)
+DATED = {"at": "2030-01-01", "key": "k"}
+OUTPUTS: tuple[Any, ...] = ({}, {"n": 2}, {"n": 9, "ok": True}, {"kind": "b", "key": "k"}, DATED, DATED, None, 7)
 UNKNOWN = "nonsense"
 
 
@@ -110,7 +111,7 @@ class World:
         work.claimed = True
         if work.call and self.random.random() < 0.7:
             self.deliver(CallDue(path, work.step, work.fence, work.calls, work.input))
-        elif self.random.random() < 0.65:
+        elif self.random.random() < 0.8:
             self.deliver(WorkDone(path, work.step, work.fence, self._output()))
         else:
             retryable = self.random.random() < 0.8
@@ -312,9 +313,5 @@ ACTIONS = (
     World.lose_lease,
     World.repeat_something,
     World.control,
-    World.resume,
+    *[World.resume] * 2,
 )
-
-
-def instance_id(seed: int) -> bytes:
-    return derived_id(seed % 256, b"%d" % seed)

@@ -203,3 +203,9 @@ def test_a_stale_timer_does_not_park() -> None:
     run.apply(Suspend())
     with pytest.raises(Refused, match="STALE_TIMER"):
         run.apply(TimerDue("0", "0@0:timer", "timer"))
+
+
+def test_a_loop_of_nodes_that_fail_on_entry_is_stopped() -> None:
+    graph = program([timer("nap", until="input.at"), end()], [edge("nap", "end"), edge("nap", "nap", "error")])
+    run = Run(graph).start()
+    assert (run.status, run.instance.reason, run.tokens["0"].phase) == ("suspended", "WORKFLOW_CHAIN_LIMIT", "held")

@@ -19,7 +19,7 @@ from holdfast.core.program import link
 from holdfast.errors import DefinitionError
 
 PER_GRAPH = 10
-EXAMPLES = {"short": 200, "long": 10_000}[os.environ.get("HOLDFAST_PROFILE", "short")]
+EXAMPLES = {"short": 200, "long": 10_000, "mid": 1500}[os.environ.get("HOLDFAST_PROFILE", "short")]
 counted = {"executions": 0, "decisions": 0}
 
 

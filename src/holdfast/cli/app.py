@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-import holdfast
 from holdfast.cli.db import db
 from holdfast.cli.output import complain, say, show
 from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
 from holdfast.store.migrate import latest
+from holdfast.version import __version__
 
 app = typer.Typer(
     help="Durable workflows on PostgreSQL.",
@@ -30,9 +30,9 @@ app.add_typer(db, name="db")
 def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The version of Holdfast, of its schema and of Python."""
     if json:
-        show({"holdfast": holdfast.__version__, "schema": latest(), "python": platform.python_version()}, json=True)
+        show({"holdfast": __version__, "schema": latest(), "python": platform.python_version()}, json=True)
     else:
-        say(f"holdfast {holdfast.__version__} (schema {latest()}, Python {platform.python_version()})")
+        say(f"holdfast {__version__} (schema {latest()}, Python {platform.python_version()})")
 
 
 def main() -> None:

@@ -29,7 +29,11 @@ log = logging.getLogger("holdfast.worker")
 
 def run(target: str, options: dict[str, Any], lifeline: int | None = None) -> None:
     """Work until told to leave. `lifeline` is a socket to the supervisor: it closes when that one is gone."""
-    asyncio.run(_serve(target, options, None if lifeline is None else socket.socket(fileno=lifeline)))
+    if lifeline is None:
+        asyncio.run(_serve(target, options, None))
+    else:
+        with socket.socket(fileno=lifeline) as supervisor:
+            asyncio.run(_serve(target, options, supervisor))
     _leave_stuck_threads()
 
 

@@ -23,28 +23,32 @@ from holdfast.core.ways import choose, choose_all, closing
 
 _CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
+ENTRY_LIMIT: Final = 1_000  # nodes entered in one decision: what fails on entry and leads back to itself must not spin
 DECISIONS: Final = frozenset({"human", "approval"})
 
 
 def enter(turn: Turn, place: Place, move: Move) -> None:
-    limit = turn.program.policy.chain_limit
-    if limit is not None and place.behaviour in AUTOMATIC and _is_chain_over(turn, limit, place, move):
-        hold(turn, move)
+    turn.entered += 1
+    if turn.entered > ENTRY_LIMIT:
+        _stop_chain(turn, ENTRY_LIMIT, place, move)
         return
+    limit = turn.program.policy.chain_limit
+    if limit is not None and place.behaviour in AUTOMATIC:
+        if turn.chain >= limit:
+            _stop_chain(turn, limit, place, move)
+            return
+        turn.chain += 1
     _ENTER[place.behaviour](turn, place, move)
 
 
-def _is_chain_over(turn: Turn, limit: int, place: Place, move: Move) -> bool:
-    if turn.chain < limit:
-        turn.chain += 1
-        return False
+def _stop_chain(turn: Turn, limit: int, place: Place, move: Move) -> None:
     message = f"More than {limit} automatic steps in a row, stopped before {place.id!r}."
     turn.error = encode(Failure("WORKFLOW_CHAIN_LIMIT", message))
     turn.suspend(InstanceStatus.SUSPENDED, "WORKFLOW_CHAIN_LIMIT", place.id, token_id(move.path, move.hop))
-    return True
+    hold(turn, move)
 
 
-# --- pass -------------------------------------------------------------------------------------------------------------
+# --- pass ---------------------------------------------------------------------------------------------------------
 
 
 def _enter_pass(turn: Turn, place: Place, move: Move) -> None:
@@ -76,7 +80,7 @@ def _enter_split(turn: Turn, place: Place, move: Move) -> None:
     open_scope(turn, place, move, ways, closing(records))
 
 
-# --- work and calls ---------------------------------------------------------------------------------------------------
+# --- work and calls -----------------------------------------------------------------------------------------------
 
 
 def _enter_work(turn: Turn, place: Place, move: Move) -> None:
@@ -113,7 +117,7 @@ def _call_here(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) ->
     leave_with_output(turn, move.path, turn.tokens[move.path], place, answer, 0)
 
 
-# --- rest, timer, emit ------------------------------------------------------------------------------------------------
+# --- rest, timer, emit --------------------------------------------------------------------------------------------
 
 
 def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
@@ -218,7 +222,7 @@ def _deadline(turn: Turn, place: Place, move: Move) -> tuple[Wait, ...]:
     return (turn.timer(move.path, wait, "deadline", turn.now + seconds(place.node.deadline or 0)),)
 
 
-# --- join and end -----------------------------------------------------------------------------------------------------
+# --- join and end -------------------------------------------------------------------------------------------------
 
 
 def _enter_join(turn: Turn, place: Place, move: Move) -> None:

@@ -243,7 +243,7 @@ class Rebuild:
         return msgspec.structs.replace(token, value=msgspec.UNSET)
 
 
-# --- control rows -----------------------------------------------------------------------------------------------------
+# --- control rows -------------------------------------------------------------------------------------------------
 
 
 def _suspend(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:

@@ -79,6 +79,7 @@ class Turn:
         "dispatches",
         "early",
         "effects",
+        "entered",
         "error",
         "events",
         "expires",
@@ -119,6 +120,7 @@ class Turn:
         self.version = instance.version + 1
         self.seq = 0
         self.controls = 0
+        self.entered = 0
         self.status = instance.status
         self.reason = instance.reason
         self.tokens = dict(state.tokens)

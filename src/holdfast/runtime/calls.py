@@ -24,10 +24,10 @@ from holdfast.core.decision import Call, Decision, Facts
 from holdfast.core.program import Program
 from holdfast.core.signals import CallDue, Signal
 from holdfast.errors import Conflict, HoldfastError, Refused, StoreError
-from holdfast.payloads import encode
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.context import Context, Job
-from holdfast.runtime.executor import failed
+from holdfast.runtime.edge import take_payload
+from holdfast.runtime.failures import failed, time_limit
 from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
@@ -183,7 +183,8 @@ class Calls:
             raise _CallFailed(failure, alone=len(answers) == 1) from failure
 
     async def _commit(self, transaction: CallTransaction, locked: Locked, item: Item, decision: Decision) -> None:
-        plan = _Decided(self._committer, locked, item.instance, decision)
+        plan, flight = _Decided(self._committer, locked, item.instance, decision), object()
+        self._committer.under_way.add(flight)
         try:
             await plan.complete(transaction.session, item)
             await transaction.commit(writes(plan.batch()))
@@ -194,7 +195,10 @@ class Calls:
         except Disconnected as gone:
             self._committer.on_reconnect()  # it may have been committed: then the next try finds the step closed
             raise _TryAgain(str(gone)) from None
-        self._committer.committed(plan)
+        else:
+            self._committer.committed(plan)
+        finally:
+            self._committer.under_way.discard(flight)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncGenerator[CallTransaction]:
@@ -232,9 +236,9 @@ class Calls:
             if handler.convert is not None:
                 data = handler.convert(data)
             with self._telemetry.step(context, job.trace):
-                async with asyncio.timeout(timeout):
+                async with time_limit(inner):
                     value = await self._run_function(handler, context, data)
-        return encode(value, f"the result of {call.node!r}")
+        return take_payload(value, f"the result of {call.node!r}")
 
     async def _run_function(self, handler: Handler, context: Context, data: Any) -> Any:
         if handler.is_async:

@@ -90,9 +90,13 @@ class Catalog:
     async def _unknown(self, session: Session, org: str, name: str, version: int | None, inside: bool) -> NotFound:
         if version is not None and await find_definition(session, org, name, None, inside=inside) is not None:
             return NotFound(
-                f"The flow {name!r} has no version {version}.", code="VERSION_UNKNOWN", hint="Publish it, or leave the version out."
+                f"The flow {name!r} has no version {version}.",
+                code="VERSION_UNKNOWN",
+                hint="Publish it, or leave the version out.",
             )
-        return NotFound(f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation.")
+        return NotFound(
+            f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation."
+        )
 
     def _link(self, row: DefinitionRow) -> Program:
         program = link(load_compiled(row.compiled, row.hash), row.id)

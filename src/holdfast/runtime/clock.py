@@ -1,7 +1,7 @@
 """The database's time between two readings of it: the last reading plus what has passed here since.
 
-A commit that needs no lock beforehand (see `committer`) has no statement to read the time in before it decides. It takes
-the time from here and reads the clock again with its writes, so the estimate is never older than the last commit.
+A commit that needs no lock beforehand (see `committer`) has no statement to read the time in before it decides. It
+takes the time from here and reads the clock again with its writes, so the estimate is never older than the last commit.
 """
 
 from __future__ import annotations

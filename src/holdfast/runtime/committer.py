@@ -4,10 +4,10 @@ Two lanes overlap: while one waits for PostgreSQL the other decides and encodes.
 nothing is under way and lingers a moment when something is, so batches grow with load and a lone flow never waits. A
 handler's result leaves the buffer only after its commit, or after the database has said that its lease is gone.
 
-A commit is two flushes: lock and verify, then write. Where every item is a result of a step leased to us, over a snapshot
-we wrote ourselves, or a start of a new instance, nobody else is expected to write, and one flush is enough: the writes
-carry the version and the fence they were decided on, so if somebody did write (a cancel, a signal) the whole commit is
-refused and made again with locks first.
+A commit is two flushes: lock and verify, then write. Where every item is a result of a step leased to us, over a
+snapshot we wrote ourselves, or a start of a new instance, nobody else is expected to write, and one flush is enough:
+the writes carry the version and the fence they were decided on, so if somebody did write (a cancel, a signal) the
+whole commit is refused and made again with locks first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.core.decision import Decision, Dispatch
 from holdfast.core.signals import WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.core.status import TERMINAL
-from holdfast.errors import Busy, HoldfastError
+from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.clock import DatabaseClock
 from holdfast.runtime.items import Item
@@ -88,6 +88,8 @@ class Committer:
         self.waiters: dict[bytes, list[asyncio.Future[Outcome]]] = {}
         self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
         self.active = 0
+        self.under_way: set[object] = set()  # commits whose answer has not been acted upon, calls included
+        self._deferred = 0  # items of busy instances, about to come back
         self._busy: set[bytes] = set()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -99,9 +101,13 @@ class Committer:
         self._sessions = [await Session.open(self.dsn) for _ in range(self.options.lanes)]
         self._tasks = [asyncio.create_task(self._lane(n), name=f"holdfast-lane-{n}") for n in range(self.options.lanes)]
 
-    async def stop(self) -> None:
-        """Commit what is buffered, then close."""
-        while (self.buffer or self.active) and not any(t.done() for t in self._tasks):
+    async def stop(self, patience: float = 10.0) -> None:
+        """Commit what is buffered, then close; a database that is away is not waited for without end."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while not self.is_idle and not any(t.done() for t in self._tasks):
+            if asyncio.get_running_loop().time() > deadline:
+                log.error("Left %d results uncommitted: their steps will be done again", len(self.buffer))
+                break
             self.wake()
             await asyncio.sleep(0.001)
         self._stopping = True
@@ -109,6 +115,7 @@ class Committer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._mishaps.give_up(list(self.buffer), StoreError("The engine was closed.", code="ENGINE_CLOSED"))
         for session in self._sessions:
             await session.close()
 
@@ -121,7 +128,7 @@ class Committer:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.buffer or self.active or self._busy)
+        return not (self.buffer or self.active or self._deferred or self._busy)
 
     async def apply(self, item: Item, timeout: float = 2.0) -> Outcome:
         """Commit one signal and answer with what was decided; a legal refusal is raised."""
@@ -149,6 +156,8 @@ class Committer:
                 await asyncio.sleep(options.linger / 4)
                 continue
             self.active += 1
+            flight = object()
+            self.under_way.add(flight)
             try:
                 await self._commit(number, items, max(0, room))
             except Exception:
@@ -157,6 +166,13 @@ class Committer:
                 await asyncio.sleep(RECONNECT_PAUSE)
             finally:
                 self.active -= 1
+                self.under_way.discard(flight)
+
+    async def answered(self) -> None:
+        """Until every commit that is under way now has been answered and acted upon."""
+        present = self.under_way.copy()
+        while present & self.under_way:
+            await asyncio.sleep(0.001)
 
     def _take(self) -> list[Item]:
         """At most a lane's share of what is under way, so that the other lane has something to overlap with."""
@@ -179,7 +195,7 @@ class Committer:
         except DatabaseError as error:
             await session.run([ROLLBACK])
             self.forget(ids)
-            await self._mishaps.after_error(session, items, error)
+            await self._mishaps.after_error(session, items, error, claim)
         except Disconnected:
             self.forget(ids)
             self._sessions[number] = await self._reconnect(session)
@@ -282,11 +298,20 @@ class Committer:
             if not item.answer.done():
                 item.answer.set_exception(Busy())
             return
-        loop.call_later(BUSY_PAUSE, self.add, item)
+        self._deferred += 1
+        loop.call_later(BUSY_PAUSE, self._come_back, item)
+
+    def _come_back(self, item: Item) -> None:
+        self._deferred -= 1
+        self.add(item)
 
     def _put_back(self, items: list[Item]) -> None:
         self.buffer.extendleft(reversed(items))
         self._wake.set()
+
+    def release(self, ids: set[bytes]) -> None:
+        """No lane holds these instances any more."""
+        self._busy -= ids
 
     def forget(self, ids: set[bytes]) -> None:
         for id in ids:
@@ -309,4 +334,3 @@ def _by_instance(item: Item) -> bytes:
 def _works_here(plan: Plan, decisions: list[Decision]) -> bool:
     """Only an instance whose next step is ours is worth keeping in memory."""
     return any(dispatch.step in plan.leased for decision in decisions for dispatch in decision.dispatches)
-

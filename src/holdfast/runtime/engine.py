@@ -1,10 +1,10 @@
 """The engine: what a user holds. It wires the parts together and speaks their verbs; it decides nothing itself.
 
-    async with Engine() as engine:                # embedded PostgreSQL; Engine("postgresql://…") for yours
-        engine.register("reserve", reserve)
-        await engine.publish(Flow("order").step("reserve", "reserve").build())
-        instance = await engine.start("order", {"amount": 5}, key="order-17")
-        await engine.drain()
+async with Engine() as engine:                # embedded PostgreSQL; Engine("postgresql://…") for yours
+    engine.register("reserve", reserve)
+    await engine.publish(Flow("order").step("reserve", "reserve").build())
+    instance = await engine.start("order", {"amount": 5}, key="order-17")
+    await engine.drain()
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -29,9 +28,10 @@ from holdfast.core.state import Instance as Snapshot
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.definitions.model import Definition as FlowDefinition
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
-from holdfast.payloads import canonical, encode
+from holdfast.payloads import canonical
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.committer import Committer, Options, Outcome
+from holdfast.runtime.edge import check_key, check_text, take_id, take_payload
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.metrics import Stats
@@ -48,6 +48,7 @@ from holdfast.store.keyed import send_keyed
 from holdfast.store.migrate import migrate
 from holdfast.store.reads import Event, Instance, Step
 from holdfast.store.session import Session
+from holdfast.store.standing import StandingSession
 
 Id = str | UUID
 
@@ -82,7 +83,7 @@ class Engine:
         self._worker: Worker | None = None
         self._open = False
 
-    # --- life ------------------------------------------------------------------------------------------------------------
+    # --- life ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Engine:
         await self.open()
@@ -97,7 +98,7 @@ class Engine:
             self.dsn = server.dsn
         await asyncio.to_thread(migrate, self.dsn)
         self.telemetry.refresh()
-        self._session = await Session.open(self.dsn)
+        self._session = await StandingSession.open(self.dsn)
         self._stack.push_async_callback(self._session.close)
         self._notifier = Notifier(self._session)
         self._stack.push_async_callback(self._notifier.stop)
@@ -112,7 +113,7 @@ class Engine:
         self._open = False
         await self._stack.aclose()
 
-    # --- what this process can do ---------------------------------------------------------------------------------------
+    # --- what this process can do ----------------------------------------------------------------------------------
 
     def handler(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function as the handler of that name."""
@@ -125,11 +126,12 @@ class Engine:
         """Decorate a function as an operation that runs inside the engine's transaction: `async def f(ctx, data)`."""
         return lambda function: self.calls.register(name, function)
 
-    # --- definitions -----------------------------------------------------------------------------------------------------
+    # --- definitions -----------------------------------------------------------------------------------------------
 
     async def publish(self, definition: FlowDefinition | Graph | dict[str, Any], *, by: str | None = None) -> Published:
         """Compile, check and freeze a definition. The same version with the same content is left as it is."""
         session = self._opened()
+        check_text(by, "actor")
         source, graph = _as_graph(definition)
         if isinstance(definition, FlowDefinition):
             for name, function in definition.handlers.items():
@@ -138,8 +140,8 @@ class Engine:
         dumped = dump_graph(graph)
         values = (
             new_id(self.org, None, None), self.org, graph.kind, graph.name, graph.version, canonical(source),
-            canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)), compiled.hash,
-            compiled.compiler_version, by,
+            canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)),
+            compiled.hash, compiled.compiler_version, by,
         )  # fmt: skip
         new = await insert_definition(session, values)
         if not new:
@@ -153,7 +155,7 @@ class Engine:
         self.catalog.forget(graph.name)
         return Published(graph.name, graph.version, compiled.hash, new)
 
-    # --- start -------------------------------------------------------------------------------------------------------------
+    # --- start -----------------------------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -169,15 +171,17 @@ class Engine:
     ) -> Instance:
         """Start an instance. The same key gives the same instance; `conn` starts it in the caller's own transaction."""
         session = self._opened()
-        raw = encode({} if input is None else input, "the input")
-        _check_key(key, "idempotency key")
-        _check_key(business_key, "business key")
+        raw = take_payload({} if input is None else input, "the input", flow)
+        check_key(key, "idempotency key")
+        check_key(business_key, "business key")
+        check_text(flow, "name of the flow")
+        check_text(by, "actor")
         definition = self.catalog.cached(self.org, flow, version)
         if definition is None:
             definition = await self.catalog.find(session, self.org, flow, version)
         if conn is not None:
             return await self._borrowed.start(conn, definition, raw, key, business_key, by)
-        extra = None if attributes is None else encode(attributes, "the attributes")
+        extra = None if attributes is None else take_payload(attributes, "the attributes", flow)
         with self.telemetry.start(flow):
             start = Start(
                 new_id(self.org, key, business_key), self.org, definition, raw, key, business_key, extra, by,
@@ -190,30 +194,45 @@ class Engine:
         return _pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
 
     async def start_many(
-        self, flow: str, inputs: Iterable[Any], *, keys: Sequence[str] | None = None, version: int | None = None, by: str | None = None
+        self,
+        flow: str,
+        inputs: Iterable[Any],
+        *,
+        keys: Sequence[str] | None = None,
+        version: int | None = None,
+        by: str | None = None,
     ) -> list[Instance]:
         """Start many instances of one flow in few commits."""
-        definition = await self.catalog.find(self._opened(), self.org, flow, version)
-        values = list(inputs)
+        session = self._opened()
+        values = [take_payload({} if value is None else value, "the input", flow) for value in inputs]
+        for key in keys or ():
+            check_key(key, "idempotency key")
+        check_text(flow, "name of the flow")
+        check_text(by, "actor")
         if keys is not None and len(keys) != len(values):
-            raise HoldfastError("There must be one key per input.", code="KEYS_MISMATCH")
+            raise Refused(
+                f"There are {len(values)} inputs and {len(keys)} keys.",
+                code="KEYS_MISMATCH",
+                hint="Give one key per input.",
+            )
+        definition = await self.catalog.find(session, self.org, flow, version)
         with self.telemetry.start(flow):
             trace = self.telemetry.current_trace()
             starts = [
-                Start(new_id(self.org, key, None), self.org, definition, encode(value, "the input"), key, None, None, by, trace)
+                Start(new_id(self.org, key, None), self.org, definition, value, key, None, None, by, trace)
                 for value, key in zip(values, keys or [None] * len(values), strict=True)
             ]
             await self._starter.start_many(starts)
         self._announce()
-        return [_pending(s) for s in starts]
+        return [_pending(s) if s.fresh else await self.get(UUID(bytes=s.id)) for s in starts]
 
     async def _start_here(self, start: Start) -> Instance:
         """A worker runs in this process: the first step opens in the commit that stores the instance."""
         definition = start.definition
         data = start.input if start.input[:1] == b"{" else b"{}"
         fresh = Snapshot(
-            start.id, start.org, definition.id, definition.name, definition.version, 0, InstanceStatus.PENDING, EMPTY, data,
-            trace=start.trace,
+            start.id, start.org, definition.id, definition.name, definition.version, 0, InstanceStatus.PENDING, EMPTY,
+            data, trace=start.trace,
         )  # fmt: skip
         item = Item(
             start.id,
@@ -230,7 +249,7 @@ class Engine:
             raise
         return _view(pending, outcome.instance or fresh, outcome.now)
 
-    # --- signals and control -----------------------------------------------------------------------------------------------
+    # --- signals and control ---------------------------------------------------------------------------------------
 
     async def signal(
         self,
@@ -247,36 +266,48 @@ class Engine:
         conn: Any = None,
     ) -> Instance:
         """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal."""
-        raw = None if payload is None else encode(payload, "the payload")
+        raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
+        for text, what in ((event, "event"), (node, "node"), (token, "token"), (by, "actor")):
+            check_text(text, what)
         if conn is not None:
-            return await self._borrowed.signal(conn, _bytes(instance_id), event, raw, node, id, by)
-        signal_id = new_id(self.org, None, None) if id is None else _bytes(id)
+            return await self._borrowed.signal(conn, take_id(instance_id), event, raw, node, id, by)
+        signal_id = new_id(self.org, None, None) if id is None else take_id(id)
         item = Item(
-            _bytes(instance_id),
+            take_id(instance_id),
             EventArrived(signal_id, event, raw, node, token, if_version),
             Actor(by or "system", tuple(capabilities)),
         )
         if id is not None:
-            item.receipt = str(UUID(bytes=signal_id)), _digest(event, raw, node)
+            item.receipt = str(UUID(bytes=signal_id))
         return await self._apply(item)
 
     async def signal_key(
         self, event: str, key: str, payload: Any = None, *, id: Id | None = None, by: str | None = None
     ) -> str:
         """Send an event to every wait with that key, and keep it for waits that are yet to open. The event's id."""
-        raw = None if payload is None else encode(payload, "the payload")
-        _check_key(key, "event key")
-        signal_id = new_id(self.org, key, None) if id is None else _bytes(id)
+        raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
+        check_key(key, "event key")
+        check_text(event, "event")
+        check_text(by, "actor")
+        signal_id = new_id(self.org, key, None) if id is None else take_id(id)
         await send_keyed(self._opened(), self.org, event, key, raw, signal_id, by)
         self._announce()
         return str(UUID(bytes=signal_id))
 
     async def cancel(
-        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, if_version: int | None = None, conn: Any = None
+        self,
+        instance_id: Id,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        if_version: int | None = None,
+        conn: Any = None,
     ) -> Instance:
         """Stop an instance: what rests ends now, handlers that are out finish and are recorded."""
+        check_text(reason, "reason")
+        check_text(by, "actor")
         if conn is not None:
-            return await self._borrowed.cancel(conn, _bytes(instance_id), reason, by)
+            return await self._borrowed.cancel(conn, take_id(instance_id), reason, by)
         return await self._control(instance_id, Cancel(reason, if_version), by)
 
     async def abort(
@@ -295,35 +326,41 @@ class Engine:
         return await self._control(instance_id, ForceFail(reason), by)
 
     async def _control(self, instance_id: Id, signal: Signal, by: str | None) -> Instance:
-        return await self._apply(Item(_bytes(instance_id), signal, Actor(by or "system")))
+        check_text(getattr(signal, "reason", None), "reason")
+        check_text(by, "actor")
+        return await self._apply(Item(take_id(instance_id), signal, Actor(by or "system")))
 
     async def _apply(self, item: Item) -> Instance:
         view = await self.get(str(UUID(bytes=item.instance)))  # somebody else's instance is not found, here too
-        if view.status in TERMINAL:
+        if view.status in TERMINAL and item.receipt is None:  # one with an id may be a repetition
             raise Conflict(f"The instance is over: {view.status}.", code="INSTANCE_OVER", hint="Start a new one.")
         await self.committer.apply(item)
         self._announce()
         return await self.get(view.id)
 
-    # --- reads ---------------------------------------------------------------------------------------------------------------
+    # --- reads -----------------------------------------------------------------------------------------------------
 
     async def get(self, instance_id: Id, *, conn: Any = None) -> Instance:
         if conn is not None:
-            return await self._borrowed.get(conn, _bytes(instance_id))
-        found = await reads.read_instance(self._opened(), self.org, _bytes(instance_id))
+            return await self._borrowed.get(conn, take_id(instance_id))
+        found = await reads.read_instance(self._opened(), self.org, take_id(instance_id))
         if found is None:
-            raise NotFound(f"There is no instance {instance_id}.", code="INSTANCE_UNKNOWN", hint="Check the id and the organisation.")
+            raise NotFound(
+                f"There is no instance {instance_id}.",
+                code="INSTANCE_UNKNOWN",
+                hint="Check the id and the organisation.",
+            )
         return found
 
     async def steps(self, instance_id: Id) -> list[Step]:
         """The visits of an instance in the order they happened."""
         await self.get(instance_id)
-        return await reads.list_steps(self._opened(), self.org, _bytes(instance_id))
+        return await reads.list_steps(self._opened(), self.org, take_id(instance_id))
 
     async def events(self, instance_id: Id) -> list[Event]:
         """The audit trail of an instance."""
         await self.get(instance_id)
-        return await reads.list_events(self._opened(), self.org, _bytes(instance_id))
+        return await reads.list_events(self._opened(), self.org, take_id(instance_id))
 
     async def list(
         self,
@@ -336,27 +373,31 @@ class Engine:
     ) -> Page:
         """Instances, newest first; `after` is the `next` of the page before."""
         if status is not None and status not in tuple(InstanceStatus):
-            raise Refused(f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}.")
+            raise Refused(
+                f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}."
+            )
         if not 1 <= limit <= 1000:
             raise Refused("A page holds 1 to 1000 instances.", code="LIMIT_INVALID")
+        check_text(flow, "name of the flow")
+        check_key(business_key, "business key")
         found = await reads.list_instances(
             self._opened(),
             self.org,
             flow=flow,
             status=status,
             business_key=business_key,
-            after=None if after is None else _bytes(after),
+            after=None if after is None else take_id(after),
             limit=limit + 1,
         )
         more = len(found) > limit
         return Page(found[:limit], found[limit - 1].id if more else None)
 
     async def wait(self, instance_id: Id, timeout: float | None = None) -> Instance:
-        """The instance once it is over. At once when it ends in this process, by looking now and then when elsewhere."""
+        """The instance once it is over: at once when it ends in this process, by looking now and then elsewhere."""
         if timeout is not None:
             async with asyncio.timeout(timeout):
                 return await self.wait(instance_id)
-        id = _bytes(instance_id)
+        id = take_id(instance_id)
         if id in self.committer.local:
             outcome = await self._end_of(id)
             if outcome.instance is not None:
@@ -395,7 +436,7 @@ class Engine:
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
         )
 
-    # --- work ------------------------------------------------------------------------------------------------------------------
+    # --- work ------------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def worker(self, **options: Any) -> AsyncGenerator[Worker, None]:
@@ -404,7 +445,13 @@ class Engine:
         if self._worker is not None:
             raise Conflict("A worker runs in this engine already.", code="WORKER_RUNNING")
         worker = Worker(
-            self.dsn, self.committer, self.handlers, self.calls, self._notifier, self.telemetry, WorkerOptions(**options)
+            self.dsn,
+            self.committer,
+            self.handlers,
+            self.calls,
+            self._notifier,
+            self.telemetry,
+            WorkerOptions(**options),
         )
         await worker.start()
         self._worker = worker
@@ -448,26 +495,6 @@ def _as_graph(definition: FlowDefinition | Graph | dict[str, Any]) -> tuple[dict
         return definition.source, lower(definition)
     graph = definition if isinstance(definition, Graph) else load_graph(definition)
     return dump_graph(graph), graph
-
-
-def _bytes(id: Id) -> bytes:
-    if isinstance(id, UUID):
-        return id.bytes
-    try:
-        return UUID(id).bytes
-    except (ValueError, AttributeError, TypeError):
-        raise NotFound(f"{id!r} is not an id.", code="ID_INVALID", hint="Ids are UUIDs, as `start` gave them.") from None
-
-
-def _check_key(key: str | None, what: str) -> None:
-    if key is None:
-        return
-    if not key or len(key.encode("utf-8", "surrogatepass")) > 500 or "\x00" in key or any(0xD800 <= ord(c) < 0xE000 for c in key):
-        raise Refused(f"The {what} must have 1 to 500 bytes of valid text.", code="KEY_INVALID")
-
-
-def _digest(event: str, raw: bytes | None, node: str | None) -> bytes:
-    return sha256(canonical([event, None if raw is None else msgspec.json.decode(raw), node])).digest()
 
 
 def _pending(start: Start) -> Instance:

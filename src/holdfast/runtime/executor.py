@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
 from holdfast.compiler.graph import Behaviour
-from holdfast.core.signals import Failure, WorkDone, WorkFailed
-from holdfast.errors import PayloadError
-from holdfast.payloads import encode
+from holdfast.core.signals import WorkDone
 from holdfast.runtime.context import Context, Job
+from holdfast.runtime.edge import take_payload
+from holdfast.runtime.failures import failed, time_limit
 from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.telemetry import Telemetry
@@ -109,11 +109,11 @@ class Executor:
             if handler is None:
                 raise DoNotRetry(f"There is no handler {job.place.node.handler!r} in this worker.")
             value = await self._call(handler, job)
-            raw = encode(value, f"the result of {job.place.id!r}")
-        except asyncio.CancelledError:
+            raw = take_payload(value, f"the result of {job.place.id!r}")
+        except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as failure:
-            if isinstance(failure, KeyboardInterrupt | SystemExit | GeneratorExit):
+            if isinstance(failure, asyncio.CancelledError) and _is_cancelled():
                 raise
             self._deliver(Item(job.instance, failed(job, failure)))
             return
@@ -128,31 +128,19 @@ class Executor:
         if limit is None and not self._telemetry.tracing:
             return await self._invoke(handler, context, data)
         with self._telemetry.step(context, job.trace):
-            async with asyncio.timeout(limit):
+            async with time_limit(job):
                 return await self._invoke(handler, context, data)
 
     async def _invoke(self, handler: Handler, context: Context, data: object) -> object:
         if handler.is_async:
             return await handler.function(context, data)
         loop = asyncio.get_running_loop()
-        run = contextvars.copy_context().run  # what the caller traces goes along into the thread
-        return await loop.run_in_executor(self._threads, run, handler.function, context, data)
+        # What the caller traces goes along into the thread.
+        run = partial(contextvars.copy_context().run, handler.function, context, data)
+        return await loop.run_in_executor(self._threads, run)
 
 
-def failed(job: Job, failure: BaseException) -> WorkFailed:
-    retryable = not isinstance(failure, DoNotRetry | PayloadError)
-    return WorkFailed(job.path, job.step, job.fence, _describe(job, failure), job.calls, retryable, job.input)
-
-
-def _describe(job: Job, failure: BaseException) -> Failure:
-    """An error fit to be stored: bounded, without characters the database refuses."""
-    if isinstance(failure, TimeoutError) and job.place.node.timeout is not None:
-        return Failure("STEP_TIMEOUT", f"{job.place.id!r} took longer than {job.place.node.timeout:g} s.")
-    code = getattr(failure, "code", None)
-    name = code if isinstance(code, str) and code else type(failure).__name__
-    trace = "".join(traceback.format_exception(failure)[-6:])
-    return Failure(_clean(name, 200), _clean(str(failure) or repr(failure), 4000), {"traceback": _clean(trace, 8000)})
-
-
-def _clean(text: str, limit: int) -> str:
-    return text[:limit].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+def _is_cancelled() -> bool:
+    """Somebody wants this runner to end; otherwise the handler raised it, because a task it awaited was cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

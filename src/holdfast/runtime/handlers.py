@@ -50,7 +50,9 @@ class Registry:
     def require(self, name: str) -> Handler:
         handler = self._handlers.get(name)
         if handler is None:
-            raise NotFound(f"There is no handler {name!r} here.", code="HANDLER_UNKNOWN", hint="Register it in this process.")
+            raise NotFound(
+                f"There is no handler {name!r} here.", code="HANDLER_UNKNOWN", hint="Register it in this process."
+            )
         return handler
 
     def names(self) -> list[str]:

@@ -1,7 +1,7 @@
 """When a commit does not go through: what is retried, what is taken apart, what is buried.
 
-The database's error class decides. A guard that did not hold (HF001, a unique key) means somebody was faster: read again
-and decide again. Trouble that passes (serialisation, locks, resources) retries the batch whole. Data the database
+The database's error class decides. A guard that did not hold (HF001, a unique key) means somebody was faster: read
+again and decide again. Trouble that passes (serialisation, locks, resources) retries the batch whole. Data the database
 refuses is poison: the batch is taken apart, every instance tried alone, and the culprit's attempt and error are
 committed on their own. Anything about the schema or privileges is systemic: nothing is blamed, an alarm is raised.
 """
@@ -50,7 +50,7 @@ class Mishaps:
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
 
-    async def after_error(self, session: Session, items: list[Item], error: DatabaseError) -> None:
+    async def after_error(self, session: Session, items: list[Item], error: DatabaseError, claim: int) -> None:
         """The batch rolled back as a whole; every item finds its way from here."""
         committer = self._committer
         committer.counters.retried += 1
@@ -75,7 +75,9 @@ class Mishaps:
                     item.fresh = item.new = None  # it may be there already: a commit whose answer was lost
             self._again(items)
             return
-        await self._one_by_one(session, items, error)
+        await self._one_by_one(session, items)
+        if claim:
+            await self._claimed_one_by_one(session)
 
     def _again(self, items: list[Item]) -> None:
         self._committer.buffer.extendleft(reversed(items))
@@ -102,14 +104,12 @@ class Mishaps:
                 kept.append(item)
         return kept
 
-    async def _one_by_one(self, session: Session, items: list[Item], error: DatabaseError) -> None:
+    async def _one_by_one(self, session: Session, items: list[Item]) -> None:
         """Each instance in a transaction of its own: the innocent commit, the culprit is found."""
         committer = self._committer
         groups: dict[bytes, list[Item]] = {}
         for item in items:
             groups.setdefault(item.instance, []).append(item)
-        if not groups:
-            await self._claimed_one_by_one(session)
         for group in groups.values():
             try:
                 await committer.attempt(session, group, 0, set())
@@ -119,18 +119,20 @@ class Mishaps:
                 await self._culprit(session, group, own)
 
     async def _claimed_one_by_one(self, session: Session) -> None:
-        """The poison lay in the queue: claim one instance at a time until it shows, then count against its signal."""
+        """The poison may lie in the queue: one instance at a time until it shows, then count against its signal."""
         committer = self._committer
         for _ in range(committer.options.batch):
-            answers = await session.run([BEGIN, PIN, SQL.claim_instances.one(1), COMMIT])
-            found = rows(answers[2])
-            if not found:
-                return
+            claimed: set[bytes] = set()
             try:
-                await committer.attempt(session, [], 1, set())
+                await committer.attempt(session, [], 1, claimed)
             except DatabaseError as own:
                 await session.run([ROLLBACK])
-                await self.count_attempts(session, found[0][0], str(own))
+                for instance in claimed:
+                    await self.count_attempts(session, instance, str(own))
+                return
+            finally:
+                committer.release(claimed)
+            if not claimed:
                 return
 
     async def _culprit(self, session: Session, group: list[Item], error: DatabaseError) -> None:
@@ -155,7 +157,7 @@ class Mishaps:
                 log.error("Dropped %s of %s: %s", type(item.signal).__name__, item.instance.hex(), error)
                 self._committer.on_dropped(item)
 
-    # --- signals out of the queue -------------------------------------------------------------------------------------
+    # --- signals out of the queue ----------------------------------------------------------------------------------
 
     def burials(self, plan: Plan) -> list[Query]:
         """Signals that can never be applied go to the dead letters with the commit."""

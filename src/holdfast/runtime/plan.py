@@ -16,14 +16,24 @@ import msgspec
 from holdfast.core.decide import decide
 from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts
 from holdfast.core.program import Program
-from holdfast.core.signals import SYSTEM, Abort, Cancel, ChildFinished, EventArrived, Failure, Started, WorkDone, WorkFailed
+from holdfast.core.signals import (
+    SYSTEM,
+    Abort,
+    Cancel,
+    ChildFinished,
+    EventArrived,
+    Failure,
+    Started,
+    WorkDone,
+    WorkFailed,
+)
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, PayloadError, Refused
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
 from holdfast.store.locks import Locked, QueuedSignal
-from holdfast.store.needs import KeptEvent, find_receipts, take_early_events, take_idle_work
+from holdfast.store.needs import KeptEvent, Receipt, SignalContent, find_receipts, take_early_events, take_idle_work
 from holdfast.store.session import Session
 
 log = logging.getLogger("holdfast.commit")
@@ -33,7 +43,9 @@ _SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started"})
 
 
 class Plan:
-    def __init__(self, catalog: Catalog, locked: Locked, worker: bytes | None, leases: Callable[[Dispatch], bool]) -> None:
+    def __init__(
+        self, catalog: Catalog, locked: Locked, worker: bytes | None, leases: Callable[[Dispatch], bool]
+    ) -> None:
         self.catalog = catalog
         self.locked = locked
         self.worker = worker
@@ -54,23 +66,30 @@ class Plan:
 
     async def make(self, session: Session, items: list[Item]) -> None:
         await self._load_programs(session, items)
-        known = await find_receipts(session, [(i.instance, i.receipt[0]) for i in items if i.receipt is not None])
+        known = await find_receipts(session, [content for i in items if (content := _content(i)) is not None])
         for queued in self.locked.signals:
             await self._take_queued(session, queued)
         for item in items:
-            if item.receipt is not None and (item.instance, item.receipt[0]) in known:
-                self._repeat(item, known[item.instance, item.receipt[0]])
-            elif self._take(item):
+            receipt = None if item.receipt is None else known[item.instance, item.receipt]
+            if receipt is not None and receipt.earlier is not None:
+                self._repeat(item, receipt)
+                continue
+            needy = self._take(item)
+            if receipt is not None and item.instance in self.entries:
+                self.receipts.append(
+                    (item.instance, self.entries[item.instance].before.org, item.receipt or "", receipt.content)
+                )
+            if needy:
                 await self._complete(session, item)
 
     def make_unlocked(self, items: list[Item]) -> bool:
         """Decide without a transaction; False when a decision turns out to need one."""
-        return not any([self._take(item) for item in items]) and not self.broken
+        return not (any(self._take(item) for item in items) or self.broken)
 
     def batch(self) -> Batch:
         return Batch(
-            self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts, self.kept,
-            self.children,
+            self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts,
+            self.kept, self.children,
         )  # fmt: skip
 
     @property
@@ -101,10 +120,9 @@ class Plan:
         if self._take(item):
             await self._complete(session, item)
 
-    def _repeat(self, item: Item, digest: bytes | None) -> None:
+    def _repeat(self, item: Item, receipt: Receipt) -> None:
         """The same signal id again: the same body is the same signal, another one is a conflict."""
-        assert item.receipt is not None
-        if digest == item.receipt[1]:
+        if receipt.earlier == receipt.content:
             if item.answer is not None:
                 self.answers.append((item.answer, None))
             return
@@ -112,7 +130,7 @@ class Plan:
             (
                 item,
                 Conflict(
-                    f"A signal with the id {item.receipt[0]} was already received with another body.",
+                    f"A signal with the id {item.receipt} was already received with another body.",
                     code="SIGNAL_ID_REUSED",
                     hint="Use a new id for a new signal.",
                 ),
@@ -149,8 +167,6 @@ class Plan:
         entry.decisions.append(decision)
         if item.answer is not None:
             self.answers.append((item.answer, decision))
-        if item.receipt is not None:
-            self.receipts.append((item.instance, instance.org, *item.receipt))
         if decision.keep:
             self._keep(item, instance)
         return bool(decision.needs or decision.children or isinstance(item.signal, Cancel | Abort))
@@ -209,7 +225,15 @@ class Plan:
                 continue
             self.children.append(
                 ChildStart(
-                    child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token, parent.trace
+                    child.id,
+                    parent.org,
+                    found.id,
+                    found.name,
+                    found.version,
+                    child.input,
+                    parent.id,
+                    child.token,
+                    parent.trace,
                 )
             )
 
@@ -236,3 +260,9 @@ class Plan:
 def _arrived(event: KeptEvent) -> EventArrived:
     return EventArrived(event.id, event.event, event.payload, None, event.token, kept=event.from_inbox)
 
+
+def _content(item: Item) -> SignalContent | None:
+    if item.receipt is None or not isinstance(item.signal, EventArrived):
+        return None
+    signal = item.signal
+    return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)

@@ -1,8 +1,8 @@
 """Starts that only store: a pending instance and its `started` signal, many callers to a commit.
 
 The first caller opens a batch, whoever comes while it is being written joins the next one. Keys are sorted, so two
-processes with the same keys wait for each other in one order; a key that is taken is compared by input and answered with
-the instance that holds it.
+processes with the same keys wait for each other in one order; a key that is taken is compared by input and answered
+with the instance that holds it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Start(msgspec.Struct, gc=False):
 
 
 def new_id(org: str, key: str | None, business_key: str | None) -> bytes:
-    """UUIDv7 with the bucket in its last byte: from the idempotency key (it must be unique within one bucket), else from
-    the business key, else random."""
+    """UUIDv7 with the bucket in its last byte: from the idempotency key (it must be unique within one bucket), else
+    from the business key, else random."""
     noise = os.urandom(10)
     anchor = key or business_key
     bucket = noise[9] if anchor is None else bucket_of(org, anchor)
@@ -133,7 +133,9 @@ class Starter:
                 self._free.append(session)
                 if error.sqlstate[:2] in ("40", "55") and attempt + 1 < TRIES:
                     continue
-                raise StoreError(f"The start was refused: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate) from None
+                raise StoreError(
+                    f"The start was refused: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
+                ) from None
             except HoldfastError:
                 await session.run([ROLLBACK])
                 self._free.append(session)
@@ -151,7 +153,9 @@ class Starter:
         ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
         insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
         if all(s.key is None for s in ordered):
-            await session.run([BEGIN, PIN, insert, SQL.insert_signals.rows([_signal_row(s) for s in ordered], None), COMMIT])
+            await session.run(
+                [BEGIN, PIN, insert, SQL.insert_signals.rows([_signal_row(s) for s in ordered], None), COMMIT]
+            )
             return
         results = await session.run([BEGIN, PIN, insert])
         inserted = {row[0] for row in rows(results[2])}
@@ -182,8 +186,8 @@ class Starter:
 def _instance_row(s: Start) -> tuple[object, ...]:
     data = s.input if s.input[:1] == b"{" else b"{}"
     return (
-        s.id, s.id[15], s.org, s.definition.id, s.definition.name, s.definition.version, data, s.input, s.key, s.business_key,
-        s.attributes, None, None, s.created_by, s.trace,
+        s.id, s.id[15], s.org, s.definition.id, s.definition.name, s.definition.version, data, s.input, s.key,
+        s.business_key, s.attributes, None, None, s.created_by, s.trace,
     )  # fmt: skip
 
 

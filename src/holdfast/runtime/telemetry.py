@@ -14,8 +14,8 @@ from opentelemetry import context as propagated
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-import holdfast
 from holdfast.runtime.context import Context
+from holdfast.version import __version__
 
 INSTANCE: Final = "holdfast.instance.id"
 FLOW: Final = "holdfast.flow"
@@ -41,7 +41,7 @@ class Telemetry:
     def refresh(self) -> bool:
         """Look again which provider is installed; the engine does this when it opens."""
         provider = self._given or trace.get_tracer_provider()
-        self._tracer = provider.get_tracer("holdfast", holdfast.__version__)
+        self._tracer = provider.get_tracer("holdfast", __version__)
         self.tracing = not isinstance(provider, _NOT_INSTALLED)
         return self.tracing
 

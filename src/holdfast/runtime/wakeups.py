@@ -1,4 +1,4 @@
-"""Hints to other processes that there is something to do: coalesced, outside the state transaction, never relied upon."""
+"""Hints to other processes that there is something to do: coalesced, outside the state transaction, never relied on."""
 
 from __future__ import annotations
 

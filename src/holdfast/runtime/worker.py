@@ -14,8 +14,9 @@ import msgspec
 
 from holdfast.core.decision import Dispatch
 from holdfast.core.program import CALL_QUEUE
-from holdfast.core.signals import Failure, WorkDone, WorkFailed
+from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Instance
+from holdfast.errors import HoldfastError, StoreError
 from holdfast.runtime.calls import Calls
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.context import Job
@@ -103,17 +104,16 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        unstarted = [(j.instance, j.path, j.fence) for j in self.executor.jobs]
-        self.executor.jobs.clear()
         await self.executor.stop(self.options.grace)
         await self._calls.close()
-        while not committer.is_idle:
-            committer.wake()
-            await asyncio.sleep(0.001)
-        with contextlib.suppress(Disconnected, DatabaseError):
-            session = self._session if not self._session.broken else await Session.open(self._dsn)
-            await queue.return_claims(session, unstarted, self.lease.id)
-            await session.close()
+        await self._all_committed(self.options.grace)
+        for job in self.executor.jobs:
+            self._held.pop((job.instance, job.path), None)
+        self.executor.jobs.clear()
+        with contextlib.suppress(Disconnected, DatabaseError, StoreError):
+            await self._reopen()
+            await self._free_strays()
+        await self._session.close()
         await asyncio.to_thread(self.lease.stop)
         committer.worker = None
         committer.leases = lambda _: False
@@ -122,6 +122,13 @@ class Worker:
         committer.on_reconnect = lambda: None
         committer.leave_all()
         self._notifier.hint()
+
+    async def _all_committed(self, patience: float) -> None:
+        """What is left then is done again by others once the lease is over."""
+        deadline = self._loop.time() + patience
+        while not self._committer.is_idle and self._loop.time() < deadline:
+            self._committer.wake()
+            await asyncio.sleep(0.001)
 
     def wake(self) -> None:
         self._committer.signals_ready = True
@@ -136,20 +143,28 @@ class Worker:
         """Nothing in hand and nothing due that this process could do."""
         if not self.is_idle:
             return False
-        left = await queue.is_anything_left(self._session, self.queues, self.lease.id)
+        try:
+            left = await queue.is_anything_left(self._session, self.queues, self.lease.id)
+        except (Disconnected, DatabaseError):
+            left = True  # the scan is about to find a new connection
         if left:
             self.wake()
         return not left and self.is_idle
 
-    # --- the committer's questions and news -----------------------------------------------------------------------------
+    # --- the committer's questions and news ------------------------------------------------------------------------
 
     def _leases(self, dispatch: Dispatch) -> bool:
         return (
             dispatch.queue in self._served
             and not self._draining
-            and self.lease.is_fresh
+            and self._is_fresh
             and len(self._held) < self.options.capacity
         )
+
+    @property
+    def _is_fresh(self) -> bool:
+        """The lease is good, and nobody here still acts under the one before it."""
+        return self.lease.is_fresh and self._committer.worker == self.lease.id
 
     def _room(self) -> int:
         return min(self.options.claim, self.options.capacity - len(self._held)) if not self._draining else 0
@@ -170,7 +185,14 @@ class Worker:
     def _on_dispatch(self, plan: Plan, instance: Instance, dispatch: Dispatch) -> None:
         token = instance.state.tokens.get(dispatch.path)
         program = self._committer.catalog.known(instance.definition)
-        if dispatch.step not in plan.leased or dispatch.input is None or token is None or program is None:
+        if (
+            dispatch.step not in plan.leased
+            or dispatch.input is None
+            or token is None
+            or program is None
+            or plan.worker is None
+            or plan.worker != self._committer.worker
+        ):
             self._held.pop((instance.id, dispatch.path), None)
             self._wake.set()
             self._notifier.hint()
@@ -179,7 +201,7 @@ class Worker:
         self.executor.add(
             Job(
                 instance.id, instance.org, instance.flow, dispatch.path, token.hop, dispatch.step, dispatch.fence,
-                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace, self.lease.id,
+                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace, plan.worker,
             )
         )  # fmt: skip
 
@@ -187,8 +209,12 @@ class Worker:
         self._committer.add(item)
 
     def _let_go(self, item: Item) -> None:
-        if isinstance(item.signal, WorkDone | WorkFailed):
-            self._held.pop((item.instance, item.signal.path), None)
+        """Unless its token has gone on meanwhile, under another fence."""
+        signal = item.signal
+        if isinstance(signal, WorkDone | WorkFailed | CallDue):
+            held = item.instance, signal.path
+            if self._held.get(held) == signal.fence:
+                del self._held[held]
 
     def _is_lost(self, job: Job) -> bool:
         return job.holder != self.lease.id or not self.lease.is_fresh
@@ -208,17 +234,19 @@ class Worker:
         self._strays = True
         self._wake.set()
 
-    # --- the scan --------------------------------------------------------------------------------------------------------
+    # --- the scan --------------------------------------------------------------------------------------------------
 
     async def _scan(self) -> None:
         rounds = 0
         while True:
             try:
                 pause = await self._round(rounds)
-            except (Disconnected, DatabaseError) as failure:
+            except (Disconnected, DatabaseError, HoldfastError) as failure:
                 log.warning("The scan failed and will be repeated: %s", failure)
                 pause = 0.5
-                await self._reopen()
+                self._strays = True  # it may have claimed more than it heard of
+                with contextlib.suppress(StoreError):
+                    await self._reopen()
             rounds += 1
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
@@ -228,9 +256,8 @@ class Worker:
     async def _round(self, rounds: int) -> float:
         """One look at everything; how long the next may wait."""
         if self._strays:
+            await self._free_strays()
             self._strays = False
-            held = [(i, path, fence) for (i, path), fence in self._held.items()]
-            await queue.return_strays(self._session, held, self.lease.id)
         if await queue.reclaim_work(self._session, 1000):
             self._notifier.hint()
         while await queue.fire_timers(self._session, 1000):
@@ -245,19 +272,30 @@ class Worker:
         scan = min(self.options.scan, self.options.lease / 3)
         return scan if due is None else min(scan, max(0.0, due))
 
+    async def _free_strays(self) -> None:
+        """Give back work that is leased to us and unknown here: the answer of the commit that leased it was lost."""
+        worker = self.lease.id
+        leased = await queue.list_leased(self._session, worker)
+        await self._committer.answered()
+        strays = [(id, path, fence) for id, path, fence in leased if self._held.get((id, path)) != fence]
+        await queue.return_claims(self._session, strays, worker)
+
     async def _claim(self) -> None:
-        while not self._draining and self.lease.is_fresh:
+        while not self._draining and self._is_fresh:
             limit = self._room()
             if limit <= 0 or not self.queues:
                 return
-            claimed = await queue.claim_work(self._session, self.queues, limit, self.lease.id)
+            worker = self.lease.id
+            claimed = await queue.claim_work(self._session, self.queues, limit, worker)
+            if worker != self._committer.worker:
+                return  # leased to the one we were; it is found and freed like anybody's
             for work in claimed:
-                await self._take_on(work)
+                await self._take_on(work, worker)
             self.executor.dispatch()
             if len(claimed) < limit:
                 return
 
-    async def _take_on(self, work: ClaimedWork) -> None:
+    async def _take_on(self, work: ClaimedWork, worker: bytes) -> None:
         program = await self._committer.catalog.program(self._session, work.definition)
         place = program.places[work.node]
         self._held[work.instance, work.path] = work.fence
@@ -267,15 +305,14 @@ class Worker:
         self.executor.add(
             Job(
                 work.instance, work.org, program.name, work.path, work.hop, work.step, work.fence, work.calls, place,
-                work.input, work.trace, self.lease.id,
+                work.input, work.trace, worker,
             )
         )  # fmt: skip
 
     async def _reopen(self) -> None:
         if self._session.broken:
             await self._session.close()
-            with contextlib.suppress(Exception):
-                self._session = await Session.open(self._dsn)
+            self._session = await Session.open(self._dsn)
 
 
 def _worn_out(work: ClaimedWork, idempotent: bool) -> WorkFailed:

@@ -63,12 +63,12 @@ class BorrowedVerbs:
         return await self.get(conn, instance)
 
     async def get(self, conn: Any, instance: bytes) -> Instance:
-        found = await _run(conn, "get_instance", (_uuid(instance), instance[15], self._org))
+        found = await _run(conn, "get_instance", (_uuid(instance), self._org))
         if found is None:
             raise NotFound(
                 f"There is no instance {UUID(bytes=instance)} in sight of this connection.",
                 code="INSTANCE_UNKNOWN",
-                hint="Check the id and the organisation; a login of holdfast_tenant reads with holdfast.org set.",
+                hint="Check the id and the organisation.",
             )
         return _in_utc(_decode(found))
 

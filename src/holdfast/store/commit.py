@@ -76,7 +76,7 @@ class Batch(msgspec.Struct, gc=False):
 
 
 def ripe_at(now: int, priority: int) -> int:
-    """Order of the queue: a step of low priority is as if it had been enqueued later, so it ages instead of starving."""
+    """Order of the queue: a step of low priority is as if it were enqueued later, so it ages instead of starving."""
     return now + int((100 - priority) / AGING_RATE * 1_000_000)
 
 
@@ -93,6 +93,7 @@ class _Rows:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
+        self.uncalled: set[bytes] = set()  # steps that wait for a claim: it is the claim that counts their call
         self.tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
 
     def add(self, entry: Entry) -> None:
@@ -100,7 +101,8 @@ class _Rows:
         self._instance(entry, before, after)
         id, bucket, org = before.id, before.id[15], before.org
         tables = self.tables
-        work: dict[str, _Work] = {}
+        self._work_of(entry, id, bucket, org)
+        uncalled = self.uncalled
         for decision in entry.decisions:
             version_actor = decision.events[0].actor if decision.events else "system"
             for s in decision.closed:
@@ -115,18 +117,16 @@ class _Rows:
                     else _STILL_OPEN
                 )
                 tables["open_steps"].append(
-                    (id, bucket, s.id, org, s.node, s.behaviour, s.path, s.hop, s.kind, s.run, before.entity_version, s.key,
-                     s.version, s.ordinal, version_actor, s.cause, s.status, s.input, s.detail, s.calls, s.fence, *ended)
+                    (id, bucket, s.id, org, s.node, s.behaviour, s.path, s.hop, s.kind, s.run, before.entity_version,
+                     s.key, s.version, s.ordinal, version_actor, s.cause, s.status, s.input, s.detail,
+                     s.calls - 1 if s.id in uncalled else s.calls, s.fence, *ended)
                 )  # fmt: skip
                 tables["insert_receipts"].append((id, bucket, s.token, s.kind, s.run, org, s.key, s.id))
             for e in decision.events:
                 tables["insert_events"].append(
                     (id, bucket, org, e.version, e.ordinal, e.type, e.node, e.token, e.actor, e.detail)
                 )
-            self._work(work, decision)
             self._seldom(decision, before, id, bucket, org)
-        for path, op in work.items():
-            self._work_row(id, bucket, org, path, op)
 
     def _instance(self, entry: Entry, before: Instance, after: Instance) -> None:
         last = entry.decisions[-1]
@@ -148,6 +148,13 @@ class _Rows:
              waiting_kind, waiting_until, error, completed)
         )  # fmt: skip
 
+    def _work_of(self, entry: Entry, id: bytes, bucket: int, org: str) -> None:
+        work: dict[str, _Work] = {}
+        for decision in entry.decisions:
+            self._work(work, decision)
+        for path, op in work.items():
+            self._work_row(id, bucket, org, path, op)
+
     def _work(self, work: dict[str, _Work], decision: Decision) -> None:
         """Fold releases and dispatches of one instance into at most one change per path."""
         for r in decision.released:
@@ -155,13 +162,20 @@ class _Rows:
             if op is None:
                 work[r.path] = _Work(ends=r.fence, dropped=not r.fence)
             else:
-                op.dispatch = None
+                self._take_back(op)
         for d in decision.dispatches:
             op = work.get(d.path)
             if op is None:
                 work[d.path] = _Work(ends=d.held, dispatch=d)
             else:
+                self._take_back(op)
                 op.dispatch = d
+
+    def _take_back(self, op: _Work) -> None:
+        """What this very batch dispatched is not to be done after all."""
+        if op.dispatch is not None:
+            self.uncalled.add(op.dispatch.step)
+            op.dispatch = None
 
     def _work_row(self, id: bytes, bucket: int, org: str, path: str, op: _Work) -> None:
         """Hand off, hand back, insert, or end: what becomes of the token's work row."""
@@ -176,6 +190,8 @@ class _Rows:
         if op.ends and leased:
             tables["hand_off_work"].append((id, bucket, path, op.ends, d.fence, d.step, d.at, d.queue, d.timeout))
             return
+        if not leased:
+            self.uncalled.add(d.step)
         ripe = ripe_at(self.batch.now, d.priority)
         if op.ends:
             tables["return_work"].append((id, bucket, path, op.ends, d.fence, d.step, d.at, d.queue, d.timeout, ripe))
@@ -189,7 +205,8 @@ class _Rows:
         """Tables a plain step does not touch."""
         tables = self.tables
         for r in decision.retried:
-            tables["retry_steps"].append((id, bucket, r.at, r.id, r.calls, r.fence, r.error))
+            calls = r.calls - 1 if r.id in self.uncalled else r.calls
+            tables["retry_steps"].append((id, bucket, r.at, r.id, calls, r.fence, r.error))
         for step, at in decision.superseded:
             tables["supersede_steps"].append((id, bucket, at, step))
         for t in decision.timers:
@@ -252,9 +269,9 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "delete_signals": lambda _b, rows: (len(rows),),
     "insert_signals": lambda b, _: (b.now,),
     "insert_receipts": lambda b, _: (b.now,),
-    "open_steps": lambda b, _: (b.now,),  # before the closes: a step may open and close in one batch
-    "close_steps": lambda b, rows: (b.now, len(rows)),
+    "open_steps": lambda b, _: (b.now,),  # a step may open, be retried and close in one batch
     "retry_steps": lambda _b, rows: (len(rows),),
+    "close_steps": lambda b, rows: (b.now, len(rows)),
     "supersede_steps": lambda _b, rows: (len(rows),),
     "insert_events": lambda b, _: (b.now,),
     "insert_timers": lambda b, _: (b.now,),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from holdfast.store.session import Session
+from holdfast.errors import Conflict, Refused
+from holdfast.store.session import DatabaseError, Session
 from holdfast.store.statements import SQL
 
 
 async def send_keyed(
     session: Session, org: str, event: str, key: str, payload: bytes | None, id: bytes, by: str | None
 ) -> None:
-    await session.once(SQL.use_worker.one(), SQL.send_keyed.one(event, key, payload, id, by, org))
+    try:
+        await session.once(SQL.use_worker.one(), SQL.send_keyed.one(event, key, payload, id, by, org))
+    except DatabaseError as error:
+        if error.sqlstate == "HF409":
+            raise Conflict(f"{error.text}.", code="SIGNAL_ID_REUSED", hint="Use a new id for a new event.") from None
+        if error.sqlstate == "HF422":
+            raise Refused(f"{error.text}.", code="ARGUMENT_INVALID", hint="Correct it and send it again.") from None
+        raise

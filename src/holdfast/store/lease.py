@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-import holdfast
+from holdfast.errors import StoreError
 from holdfast.store.statements import SQL, Statement
+from holdfast.version import __version__
 
 log = logging.getLogger("holdfast.lease")
 
@@ -64,12 +65,14 @@ class Lease:
                         self._register(connection)
                         registered = True
                         self._ready.set()
+                    else:
+                        self._renew(connection)  # nobody knows how long the connection was away
                     while not self._stop.wait(self.seconds / 3):
                         self._renew(connection)
                     self._run(connection, SQL.stop_worker, [self.id])
             except psycopg.Error as failure:
                 if not registered:
-                    self._failure = failure
+                    self._failure = _unreachable(failure)
                     self._ready.set()
                     return
                 log.warning("The lease could not be renewed: %s", failure)
@@ -88,7 +91,7 @@ class Lease:
 
     def _register(self, connection: psycopg.Connection) -> None:
         sent = time.monotonic()
-        about = [self._queues, self.id, platform.node(), os.getpid(), holdfast.__version__, self.seconds]
+        about = [self._queues, self.id, platform.node(), os.getpid(), __version__, self.seconds]
         self._run(connection, SQL.insert_worker, about)
         self._trusted_until = sent + self.seconds
 
@@ -97,3 +100,11 @@ class Lease:
         with connection.transaction():
             connection.execute(SQL.use_worker.sql)
             return connection.execute(statement.sql, values).rowcount
+
+
+def _unreachable(failure: psycopg.Error) -> StoreError:
+    return StoreError(
+        f"The worker could not take a lease: {str(failure).strip()}",
+        code="STORE_UNREACHABLE",
+        hint="Check that the server is up, and that the login is a member of holdfast_worker.",
+    )

@@ -1,4 +1,4 @@
-"""Wake-up hints on a connection of its own. A hint says "look now"; what there is to see is always read from the tables."""
+"""Wake-up hints on a connection of its own. A hint says "look now"; what there is to see is read from the tables."""
 
 from __future__ import annotations
 

@@ -85,7 +85,9 @@ def _take(locked: Locked, row: Sequence[Any]) -> None:
 
 
 def load_instance(row: Sequence[Any]) -> Instance:
-    id, version, org, definition, flow, flow_version, status, reason, state, data, entity, parent, token, trace = row[:14]
+    id, version, org, definition, flow, flow_version, status, reason, state, data, entity, parent, token, trace = row[
+        :14
+    ]
     decided = read_int(version)
     return Instance(
         id,

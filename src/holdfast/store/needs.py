@@ -15,6 +15,16 @@ from holdfast.store.statements import SQL
 _decode_actor = msgspec.json.Decoder(Actor).decode
 
 
+class SignalContent(msgspec.Struct, frozen=True, gc=False):
+    """An event that must be applied once: its id and what it says."""
+
+    instance: bytes
+    key: str
+    event: str
+    payload: bytes | None
+    node: str | None
+
+
 class KeptEvent(msgspec.Struct, frozen=True, gc=False):
     """An event that was there before its wait."""
 
@@ -26,7 +36,9 @@ class KeptEvent(msgspec.Struct, frozen=True, gc=False):
     from_inbox: bool
 
 
-async def take_early_events(session: Session, instance: bytes, org: str, needs: Sequence[EarlyEvents]) -> list[KeptEvent]:
+async def take_early_events(
+    session: Session, instance: bytes, org: str, needs: Sequence[EarlyEvents]
+) -> list[KeptEvent]:
     """Matching events for waits that just opened. Keyed ones are read under the lock that their senders take too."""
     keyed = [n for n in needs if n.key is not None]
     plain = [n for n in needs if n.key is None]
@@ -47,7 +59,9 @@ async def take_early_events(session: Session, instance: bytes, org: str, needs: 
     return found
 
 
-def _kept(id: bytes, event: bytes, payload: bytes | None, actor: bytes | None, token: bytes, from_inbox: bool) -> KeptEvent:
+def _kept(
+    id: bytes, event: bytes, payload: bytes | None, actor: bytes | None, token: bytes, from_inbox: bool
+) -> KeptEvent:
     who = SYSTEM if actor is None else _decode_actor(actor[1:])
     return KeptEvent(id, event.decode(), None if payload is None else payload[1:], who, token.decode(), from_inbox)
 
@@ -58,9 +72,17 @@ async def take_idle_work(session: Session, instance: bytes) -> frozenset[str]:
     return frozenset(path.decode() for _, path in rows(result))
 
 
-async def find_receipts(session: Session, wanted: Sequence[tuple[bytes, str]]) -> dict[tuple[bytes, str], bytes | None]:
-    """Which of these signal ids were received before, and the hash of what they carried."""
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """What was received under a signal's id before (None: nothing), and what comes now, as hashes of the content."""
+
+    earlier: bytes | None
+    content: bytes
+
+
+async def find_receipts(session: Session, wanted: Sequence[SignalContent]) -> dict[tuple[bytes, str], Receipt]:
+    """Look up signals that carry an id of their own, by (instance, id)."""
     if not wanted:
         return {}
-    [result] = await session.run([SQL.find_outbox_receipts.rows([(i, i[15], "signal", key) for i, key in wanted])])
-    return {(instance, key.decode()): digest for instance, key, digest in rows(result)}
+    batch = [(s.instance, s.instance[15], s.key, s.event, s.payload, s.node) for s in wanted]
+    [result] = await session.run([SQL.find_outbox_receipts.rows(batch)])
+    return {(instance, key.decode()): Receipt(earlier, content) for instance, key, earlier, content in rows(result)}

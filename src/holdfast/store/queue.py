@@ -63,10 +63,10 @@ async def return_claims(session: Session, claims: Sequence[tuple[bytes, str, int
         await session.once(PIN, SQL.return_claims.rows([(i, i[15], path, fence) for i, path, fence in claims], worker))
 
 
-async def return_strays(session: Session, held: Sequence[tuple[bytes, str, int]], worker: bytes) -> None:
-    """Free work leased to us that we do not know of."""
-    columns = list(zip(*held, strict=True)) if held else [(), (), ()]
-    await session.once(PIN, SQL.return_strays.arrays(columns, worker))
+async def list_leased(session: Session, worker: bytes) -> list[tuple[bytes, str, int]]:
+    """All work leased to this worker, whether it knows of it or not."""
+    results = await session.once(PIN, SQL.list_leased_work.one(worker))
+    return [(instance, path.decode(), read_int(fence)) for instance, path, fence in rows(results[1])]
 
 
 async def prune_workers(session: Session) -> None:

@@ -15,7 +15,7 @@ from holdfast.store.wire import read_int
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """One run of a flow. `data` is its context; in a flow of steps that pass a value on, the result once it is completed."""
+    """One run of a flow. `data` is its context; where steps pass a value on, it is the result once completed."""
 
     id: str
     flow: str
@@ -134,8 +134,8 @@ def _uuid(value: bytes | None) -> str | None:
 
 
 def _instance(row: list[Any]) -> Instance:
-    (id, org, flow, flow_version, status, reason, version, data, input, key, business_key, parent, waiting, until, error, by,
-     created, updated, completed, attributes) = row  # fmt: skip
+    (id, org, flow, flow_version, status, reason, version, data, input, key, business_key, parent, waiting, until,
+     error, by, created, updated, completed, attributes) = row  # fmt: skip
     return Instance(
         id=str(UUID(bytes=id)),
         flow=flow.decode(),
@@ -161,8 +161,9 @@ def _instance(row: list[Any]) -> Instance:
 
 
 def _step(row: list[Any]) -> Step:
-    (id, node, behaviour, path, hop, kind, run, status, outcome, cause, calls, input, output, error, chosen, detail, closing,
-     opened_version, opened_ordinal, closed_version, closed_ordinal, opened_by, closed_by, created, closed, _, _) = row  # fmt: skip
+    (id, node, behaviour, path, hop, kind, run, status, outcome, cause, calls, input, output, error, chosen, detail,
+     closing, opened_version, opened_ordinal, closed_version, closed_ordinal, opened_by, closed_by, created, closed,
+     _, _) = row  # fmt: skip
     ended = None if closed_version is None else (read_int(closed_version), read_int(closed_ordinal))
     return Step(
         id=str(UUID(bytes=id)),

@@ -64,7 +64,9 @@ class _Statements:
 
     def __init__(self) -> None:
         files = resources.files("holdfast.store").joinpath("sql")
-        self.all = {f.name[:-4]: Statement(f.name[:-4], f.read_text()) for f in files.iterdir() if f.name.endswith(".sql")}
+        self.all = {
+            f.name[:-4]: Statement(f.name[:-4], f.read_text()) for f in files.iterdir() if f.name.endswith(".sql")
+        }
 
     def __getattr__(self, name: str) -> Statement:
         try:

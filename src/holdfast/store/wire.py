@@ -79,11 +79,16 @@ _SCALARS: Final[dict[str, tuple[int, Encoder]]] = {
     "jsonb": (3802, lambda v: b"\1" + v),
 }
 
+_REPEATING: Final = ("boolean", "bigint", "smallint", "int", "text", "real", "timestamptz")
+
 _ARRAYS: Final[dict[str, ArrayEncoder]] = {
     "uuid": _uuid_array,
     "jsonb": _jsonb_array,
     "bytea": _bytes_array(17),
-    **{name: _memoised(*_SCALARS[name]) for name in ("boolean", "bigint", "smallint", "int", "text", "real", "timestamptz")},
+    **{
+        name: _memoised(*_SCALARS[name])
+        for name in ("boolean", "bigint", "smallint", "int", "text", "real", "timestamptz")
+    },
 }
 
 

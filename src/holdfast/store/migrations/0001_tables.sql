@@ -98,11 +98,13 @@ create unique index instances_idempotency on holdfast.instances (idempotency_key
 create unique index instances_active_entity on holdfast.instances (org_id, entity_type, entity_id, bucket)
     where entity_id is not null and status not in ('completed', 'failed', 'cancelled', 'aborted');
 -- The condition always holds, but only a query by flow implies it: to all others, which know the id or the organisation
--- alone, this index is invisible and cannot tempt the planner away from the primary key while the table is small.
-create index instances_by_flow on holdfast.instances (org_id, flow, id) where flow is not null;
+-- alone, this index is invisible and cannot tempt the planner away from the primary key while the table is small. The
+-- moment stands before the id for the opposite reason: in that order only this index can serve a page of a list.
+create index instances_by_flow on holdfast.instances (org_id, flow, created_at, id) where flow is not null;
 create index instances_by_status on holdfast.instances (org_id, status, id) where status <> 'completed';
 create index instances_by_parent on holdfast.instances (parent_id) where parent_id is not null;
-create index instances_by_business_key on holdfast.instances (org_id, business_key) where business_key is not null;
+create index instances_by_business_key on holdfast.instances (org_id, business_key, id)
+    where business_key is not null;
 
 -- The source of truth: one row per visit of a node. Its one index serves the key, the history and the close.
 create table holdfast.steps (

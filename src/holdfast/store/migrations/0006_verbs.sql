@@ -181,6 +181,14 @@ begin
 end
 $$;
 
+-- What makes two signals of one id the same signal: what it says, not who said it. The engine asks here too.
+create function holdfast.signal_digest(event text, payload jsonb, node text) returns bytea
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return sha256(convert_to(jsonb_build_array(event, payload, node)::text, 'UTF8'));
+end
+$$;
+
 -- Sends an event to one instance. The same signal id counts once; with other content it is a conflict.
 create function holdfast.signal(
     instance uuid,
@@ -199,7 +207,7 @@ declare
     signal_id uuid := coalesce(id, holdfast.new_id(shard));
     envelope jsonb := jsonb_build_object(
         'event', event, 'payload', payload, 'node', node, 'actor', holdfast.actor_of(by));
-    content bytea := sha256(convert_to(envelope::text, 'UTF8'));
+    content bytea := holdfast.signal_digest(event, payload, node);
     earlier bytea;
     moment timestamptz := holdfast.clock();
 begin
@@ -316,10 +324,32 @@ begin
 end
 $$;
 
+-- One instance as this transaction sees it; null when there is none for the organisation.
+create function holdfast.get(instance uuid, org text default null) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    found_row jsonb;
+begin
+    select jsonb_build_object(
+        'id', t.id, 'org', t.org_id, 'flow', t.flow, 'flow_version', t.flow_version, 'status', t.status,
+        'reason', t.reason, 'version', t.version, 'data', t.data, 'input', t.input, 'key', t.idempotency_key,
+        'business_key', t.business_key, 'parent_id', t.parent_id, 'waiting_for', t.waiting_kind,
+        'waiting_until', t.waiting_until, 'error', t.last_error, 'created_by', t.created_by,
+        'created_at', t.created_at, 'updated_at', t.updated_at, 'completed_at', t.completed_at,
+        'attributes', t.attributes)
+    into found_row
+    from holdfast.instances t
+    where t.id = instance and t.bucket = get_byte(uuid_send(instance), 15) and t.org_id = tenant;
+    return found_row;
+end
+$$;
+
 revoke all on function
     holdfast.acting_org, holdfast.check_name, holdfast.check_payload, holdfast.wake_workers, holdfast.status_of,
     holdfast.refuse_terminal, holdfast.actor_of, holdfast.startable,
-    holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel
+    holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get, holdfast.signal_digest
     from public;
-grant execute on function holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel
+grant execute on function holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get
     to holdfast_worker, holdfast_tenant;
+grant execute on function holdfast.signal_digest to holdfast_worker;

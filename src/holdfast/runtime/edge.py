@@ -1,0 +1,66 @@
+"""The edge: everything a user passes in is checked here once, so that the parts behind it need not doubt it.
+
+A payload above 256 KiB is stored but said out loud: every commit that rewrites it pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any, Final
+from uuid import UUID
+
+from holdfast.errors import NotFound, Refused
+from holdfast.payloads import WARN_BYTES, encode, is_large
+
+log = logging.getLogger("holdfast.payloads")
+
+MOST_KEY_BYTES: Final = 500
+MOST_TEXT_BYTES: Final = 2000
+_UNFIT: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def take_payload(value: Any, place: str, about: str = "") -> bytes:
+    """The JSON of a value; refused with its place when it cannot be stored, warned about when it is large."""
+    raw = encode(value, place)
+    if is_large(raw):
+        log.warning(
+            "%s%s has %d bytes of JSON, more than %d; store the content elsewhere and pass a reference to it",
+            place[:1].upper() + place[1:], f" of {about}" if about else "", len(raw), WARN_BYTES,
+        )  # fmt: skip
+    return raw
+
+
+def take_id(id: str | UUID) -> bytes:
+    if isinstance(id, UUID):
+        return id.bytes
+    try:
+        return UUID(id).bytes
+    except (ValueError, AttributeError, TypeError):
+        raise NotFound(
+            f"{ascii(id)[:80]} is not an id.", code="ID_INVALID", hint="Ids are UUIDs, as `start` gave them."
+        ) from None
+
+
+def check_key(key: Any, what: str) -> None:
+    """An idempotency, business or event key: it ends in an index, so it has a limit."""
+    if key is not None and not _is_fit(key, MOST_KEY_BYTES):
+        raise Refused(
+            f"The {what} must have 1 to {MOST_KEY_BYTES} bytes of valid text.",
+            code="KEY_INVALID",
+            hint="Use a short text without NUL and half characters; hash longer ones.",
+        )
+
+
+def check_text(text: Any, what: str) -> None:
+    """A name, an actor, a reason: text that is stored or looked up as it is."""
+    if text is not None and not _is_fit(text, MOST_TEXT_BYTES):
+        raise Refused(
+            f"The {what} must have 1 to {MOST_TEXT_BYTES} bytes of valid text.",
+            code="TEXT_INVALID",
+            hint="Use text without NUL and half characters, or leave it out.",
+        )
+
+
+def _is_fit(text: Any, most: int) -> bool:
+    return isinstance(text, str) and _UNFIT.search(text) is None and 1 <= len(text.encode()) <= most

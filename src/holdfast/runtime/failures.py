@@ -1,0 +1,62 @@
+"""Why a call did not work, as data fit to be stored: bounded, without characters the database refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from holdfast.core.signals import Failure, WorkFailed
+from holdfast.errors import PayloadError
+from holdfast.runtime.context import Job
+from holdfast.runtime.handlers import DoNotRetry
+
+MOST_NAME = 200
+MOST_MESSAGE = 4000
+MOST_TRACE = 8000
+
+
+class StepTimeout(TimeoutError):
+    """The call took longer than its step allows."""
+
+    code = "STEP_TIMEOUT"
+
+
+@asynccontextmanager
+async def time_limit(job: Job) -> AsyncGenerator[None]:
+    """The limit of one attempt; a TimeoutError that the handler itself raises stays its own."""
+    seconds = job.place.node.timeout
+    clock = asyncio.timeout(seconds)
+    try:
+        async with clock:
+            yield
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        raise StepTimeout(f"{job.place.id!r} took longer than {seconds:g} s.") from None
+
+
+def failed(job: Job, failure: BaseException) -> WorkFailed:
+    retryable = not isinstance(failure, DoNotRetry | PayloadError)
+    return WorkFailed(job.path, job.step, job.fence, describe(failure), job.calls, retryable, job.input)
+
+
+def describe(failure: BaseException) -> Failure:
+    """The user's exception may itself be broken: whatever it does when asked, there is something to store."""
+    try:
+        code = getattr(failure, "code", None)
+        message = str(failure) or repr(failure)
+    except Exception as broken:
+        code, message = None, f"The exception cannot be shown: {type(broken).__name__}."
+    name = code if isinstance(code, str) and code else type(failure).__name__
+    if isinstance(failure, StepTimeout):
+        return Failure(name, _clean(message, MOST_MESSAGE))
+    trace = "".join(traceback.format_exception(failure)[-6:])
+    return Failure(
+        _clean(name, MOST_NAME), _clean(message, MOST_MESSAGE), {"traceback": _clean(trace[-MOST_TRACE:], MOST_TRACE)}
+    )
+
+
+def _clean(text: str, limit: int) -> str:
+    return text[:limit].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()

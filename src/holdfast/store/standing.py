@@ -1,0 +1,68 @@
+"""A session that outlives its connection, for whatever may be sent twice: reads, and writes that know their own ids.
+
+A commit is no such thing: whether one took effect must be read, so the committer keeps sessions of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from psycopg.pq.abc import PGresult
+
+from holdfast.errors import StoreError
+from holdfast.store.session import DatabaseError, Disconnected, Session
+from holdfast.store.statements import Query
+
+_Results = list[PGresult]
+
+
+class StandingSession(Session):
+    def __init__(self, dsn: str, session: Session) -> None:
+        self._dsn = dsn
+        self._present = session
+        self._opening = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, dsn: str) -> StandingSession:
+        return cls(dsn, await Session.open(dsn))
+
+    async def run(self, queries: Sequence[Query]) -> _Results:
+        return await self._send(lambda session: session.run(queries))
+
+    async def once(self, *queries: Query) -> _Results:
+        return await self._send(lambda session: session.once(*queries))
+
+    @property
+    def broken(self) -> bool:
+        return self._present.broken
+
+    async def close(self) -> None:
+        await self._present.close()
+
+    async def _send(self, send: Callable[[Session], Awaitable[_Results]]) -> _Results:
+        """Once more on a new connection when the present one turns out to be gone; then it is the caller's turn."""
+        try:
+            try:
+                return await send(await self._connected())
+            except Disconnected:
+                return await send(await self._connected())
+        except Disconnected as failure:
+            raise StoreError(
+                f"The connection to PostgreSQL was lost: {failure}",
+                code="STORE_UNREACHABLE",
+                hint="Check that the server is up, and try again.",
+            ) from None
+        except DatabaseError as error:
+            if error.sqlstate.startswith("HF"):
+                raise
+            raise StoreError(
+                f"The database refused it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
+            ) from None
+
+    async def _connected(self) -> Session:
+        async with self._opening:
+            if self._present.broken:
+                await self._present.close()
+                self._present = await Session.open(self._dsn)
+            return self._present
