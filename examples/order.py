@@ -19,21 +19,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
-from order_gateway import Gateway, running_gateway
-from order_shop import FLOW, ITEMS, STEPS, STOCK_PER_ITEM, create_tables, new_order
-from order_view import View
 from psycopg import sql
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.store import embedded
+from holdfast.store.embedded.binaries import find_installation
+from holdfast.store.migrate import migrate
+from order_gateway import Gateway, running_gateway
+from order_shop import FLOW, ITEMS, STEPS, STOCK_PER_ITEM, create_tables, new_order
+from order_view import View
 
 HERE = Path(__file__).resolve().parent
 LOGS = HERE.parent / "build" / "demo"
 DATABASES = "demo_%"
 LEASE = 3.0
 GLANCE = 0.1
-PATIENCE = 110.0
+PATIENCE = 60.0
+HELD = """
+    select work.worker::text, work.step_id::text
+    from holdfast.work join holdfast.workers on workers.id = work.worker
+    where workers.pid = %s
+"""
 
 
 @dataclass
@@ -44,7 +51,7 @@ class Worker:
 
 
 @dataclass
-class Murder:
+class Crash:
     """What the killed worker left behind, and when others had it."""
 
     at: float
@@ -63,7 +70,7 @@ class Demo:
     workers: list[Worker]
     connection: psycopg.Connection
     began: float = field(default_factory=time.monotonic)
-    murder: Murder | None = None
+    crash: Crash | None = None
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
@@ -91,7 +98,7 @@ class Demo:
             )
             [(done,)] = self._rows("select count(*) from holdfast.instances where status = 'completed'")
             self.view.update(done, {step: by_step.get(step, 0) for step in STEPS})
-            if self.murder is None and done >= self.orders // 3:
+            if self.crash is None and done >= self.orders // 3:
                 self._kill_one()
             self._follow_recovery()
             self._check_alive()
@@ -102,40 +109,37 @@ class Demo:
     def _kill_one(self) -> None:
         """SIGKILL, at a moment when it holds leases: no handler, no `finally`, no goodbye."""
         victim = self.workers[0]
-        held = "select w.worker::text, w.step_id::text from holdfast.work w join holdfast.workers k on k.id = w.worker where k.pid = %s"
-        if not self._rows(held, victim.process.pid):
+        pid = victim.process.pid
+        if not self._rows(HELD, pid):
             return
         victim.process.send_signal(signal.SIGKILL)
         at = time.monotonic()
         victim.process.wait()
-        left = self._rows(held, victim.process.pid)
-        if left:
-            self.murder = Murder(at, left[0][0], [step for _, step in left])
-            self.view.note(
-                f"{victim.name} (pid {victim.process.pid}) was killed with SIGKILL; it held {len(left)} steps under a lease"
-            )
+        left = self._rows(HELD, pid)
+        if not left:
+            raise SystemExit("The killed worker had just finished what it held: please run the demo again.")
+        self.crash = Crash(at, left[0][0], [step for _, step in left])
+        self.view.note(f"{victim.name} (pid {pid}) was killed with SIGKILL; it held {len(left)} steps under a lease")
 
     def _follow_recovery(self) -> None:
-        murder = self.murder
-        if murder is None or murder.finished is not None:
+        crash = self.crash
+        if crash is None or crash.finished is not None:
             return
-        if murder.recovered is None:
-            [(left,)] = self._rows("select count(*) from holdfast.work where worker = %s", murder.worker)
+        if crash.recovered is None:
+            [(left,)] = self._rows("select count(*) from holdfast.work where worker = %s", crash.worker)
             if left == 0:
-                murder.recovered = time.monotonic()
-                self.view.note(
-                    f"its {len(murder.steps)} steps were taken over after {murder.recovered - murder.at:.1f} s"
-                )
+                crash.recovered = time.monotonic()
+                self.view.note(f"its {len(crash.steps)} steps were taken over after {crash.recovered - crash.at:.1f} s")
         [(open_,)] = self._rows(
-            "select count(*) from holdfast.steps where id = any(%s::uuid[]) and closed_at is null", murder.steps
+            "select count(*) from holdfast.steps where id = any(%s::uuid[]) and closed_at is null", crash.steps
         )
         if open_ == 0:
-            murder.finished = time.monotonic()
+            crash.finished = time.monotonic()
 
     def _check_alive(self) -> None:
         for worker in self.workers:
             code = worker.process.poll()
-            if code is not None and not (self.murder and code == -signal.SIGKILL):
+            if code is not None and not (self.crash and code == -signal.SIGKILL):
                 raise SystemExit(f"{worker.name} ended with {code}; its log is {worker.log}.")
 
     # --- the count ----------------------------------------------------------------------------------------------------
@@ -163,27 +167,26 @@ class Demo:
             "charges": (len(self.gateway.charges), self.orders),
             "money taken": (sum(self.gateway.charges.values()), sum(o["amount"] for o in orders)),
             "stock left": (stock, {item: STOCK_PER_ITEM - sold[item] for item in ITEMS}),
-            "workers killed": (int(self.murder is not None), 1),
+            "workers killed": (int(self.crash is not None), 1),
         }
         return [f"{what}: {seen}, expected {right}" for what, (seen, right) in facts.items() if seen != right]
 
     def _report(self, seconds: float, wrong: list[str]) -> None:
         [(steps, calls)] = self._rows("select count(*), sum(calls) from holdfast.steps where behaviour = 'work'")
-        [(reserve_calls, ship_calls)] = self._rows(
-            "select (select sum(calls) from shop.reservations), (select sum(calls) from shop.shipments)"
-        )
+        [(reserved, reserve_calls)] = self._rows("select count(*), sum(calls) from shop.reservations")
+        [(shipped, ship_calls)] = self._rows("select count(*), sum(calls) from shop.shipments")
         facts = {
             "orders": f"{self.orders} in {seconds:.1f} s",
             "steps": f"{steps} completed, {steps / seconds:.0f} a second (the handlers are slow on purpose)",
             "calls of handlers": f"{calls}: {calls - steps} were retries or repeated what the killed worker had begun",
             "charges": f"{len(self.gateway.charges)} made in {sum(self.gateway.calls.values())} calls",
-            "reservations": f"{self.orders} made in {reserve_calls} calls",
-            "shipments": f"{self.orders} made in {ship_calls} calls",
+            "reservations": f"{reserved} made in {reserve_calls} calls",
+            "shipments": f"{shipped} made in {ship_calls} calls",
         }
-        if self.murder is not None and self.murder.recovered is not None and self.murder.finished is not None:
+        if self.crash is not None and self.crash.recovered is not None and self.crash.finished is not None:
             facts["killed worker"] = (
-                f"{len(self.murder.steps)} steps taken over after {self.murder.recovered - self.murder.at:.1f} s "
-                f"(lease {LEASE:.0f} s), completed after {self.murder.finished - self.murder.at:.1f} s"
+                f"{len(self.crash.steps)} steps taken over after {self.crash.recovered - self.crash.at:.1f} s "
+                f"(lease {LEASE:.0f} s), completed after {self.crash.finished - self.crash.at:.1f} s"
             )
         self.view.report(facts, wrong)
 
@@ -227,8 +230,8 @@ def running_workers(dsn: str, port: int) -> Iterator[list[Worker]]:
     LOGS.mkdir(parents=True, exist_ok=True)
     workers: list[Worker] = []
     try:
-        for number in (1, 2):
-            workers.append(_start_worker(number, dsn, port))
+        workers += [_start_worker(1, dsn, port)]
+        workers += [_start_worker(2, dsn, port)]
         yield workers
     finally:
         for worker in workers:
@@ -259,20 +262,15 @@ def main() -> int:
         server = stack.enter_context(running_server(view, keep=arguments.keep))
         gateway = stack.enter_context(running_gateway())
         dsn = new_database(server)
-        migrated = asyncio.run(_migrated(dsn))
+        migrate(dsn)
         connection = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         create_tables(connection)
         workers = stack.enter_context(running_workers(dsn, gateway.port))
         with view:
-            is_right = asyncio.run(Demo(migrated, view.orders, gateway, view, workers, connection).run())
-    view.next_steps(server.directory, dsn, is_running=embedded.status(server.directory) is not None)
+            is_right = asyncio.run(Demo(dsn, view.orders, gateway, view, workers, connection).run())
+    is_running = embedded.status(server.directory) is not None
+    view.next_steps(server.directory, dsn, find_installation().bin / "psql", is_running=is_running)
     return 0 if is_right else 1
-
-
-async def _migrated(dsn: str) -> str:
-    """Opening an engine brings the schema up to date."""
-    async with Engine(dsn):
-        return dsn
 
 
 if __name__ == "__main__":

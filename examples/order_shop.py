@@ -36,7 +36,8 @@ TABLES = """
     create schema shop;
     create table shop.stock (item text primary key, quantity int not null check (quantity >= 0));
     create table shop.reservations (
-        key text primary key, order_no int not null, item text not null, quantity int not null, calls int not null default 1);
+        key text primary key, order_no int not null, item text not null, quantity int not null,
+        calls int not null default 1);
     create table shop.shipments (
         key text primary key, order_no int not null, parcel text not null, calls int not null default 1);
 """

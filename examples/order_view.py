@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,17 +62,24 @@ class View:
                 self._console.print(f"  {escape(problem)}")
         else:
             self._console.print(
-                "[bold green]Nothing was lost and nothing was done twice:[/bold green] every order went through exactly its "
-                "steps, every side effect happened once."
+                "[bold green]Nothing was lost and nothing was done twice:[/bold green] "
+                "every order went through exactly its steps, every side effect happened once."
             )
 
-    def next_steps(self, directory: Path, dsn: str, *, is_running: bool) -> None:
-        start = "" if is_running else f"holdfast db start --directory {shlex.quote(str(directory))} && "
+    def next_steps(self, directory: Path, dsn: str, psql: Path, *, is_running: bool) -> None:
+        bin = Path(sys.executable).parent
+        lines = [
+            f"{shlex.quote(str(psql))} {shlex.quote(dsn)}",
+            "    select node, status, calls, output from holdfast.steps order by created_at limit 20;",
+            "    select type, node, actor, detail from holdfast.events order by created_at limit 20;",
+            f"{bin / 'holdfast'} db stop --directory {shlex.quote(str(directory))}",
+        ]
+        if not is_running:
+            lines.insert(0, f"{bin / 'holdfast'} db start --directory {shlex.quote(str(directory))}")
         self._console.print()
-        self._console.print("Where to look next (programs are in .venv/bin):")
-        self._console.print(f"  the rows      {escape(start)}psql {escape(shlex.quote(dsn))}")
+        self._console.print("To look at what was written:")
+        for line in lines:
+            self._console.print(f"  {escape(line)}")
         self._console.print(
-            "                select node, status, calls, output from holdfast.steps order by created_at limit 20;"
+            "The process is examples/order_shop.py; ARCHITECTURE.md and docs/index.md tell how it works."
         )
-        self._console.print("  the process   examples/order_shop.py")
-        self._console.print("  how it works  ARCHITECTURE.md, docs/index.md")

@@ -27,7 +27,7 @@ async def hold(ctx: Context, data: Any) -> Any:
     """Goes on when `go` exists, or, if told a number of processes, when that many are at work."""
     mark("began", ctx.instance)
     mark("process", os.getpid())
-    while not (marks() / "go").exists() and len(list(marks().glob("process-*"))) < data.get("processes", 1000):  # noqa: ASYNC110 - files are all there is between processes
+    while not (marks() / "go").exists() and len(list(marks().glob("process-*"))) < data.get("processes", 1000):
         await asyncio.sleep(0.005)
     mark("held", ctx.instance)
     return data | {"pid": os.getpid()}

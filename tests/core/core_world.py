@@ -160,7 +160,8 @@ class World:
     def repeat_something(self) -> None:
         """What was applied once is stale for ever; events are told apart by their id, before they come here."""
         if self.applied:
-            assert not self.deliver(self.random.choice(self.applied)), "a repeated signal must be refused"
+            signal = self.random.choice([self.applied[-1], self.random.choice(self.applied)])
+            assert not self.deliver(signal), "a repeated signal must be refused"
 
     def control(self) -> None:
         version = self.random.choice([None, None, self.instance.version, 0])
@@ -215,8 +216,11 @@ class World:
             if not isinstance(need, EarlyEvents) or need.key is not None:
                 continue
             kept = next((event for event in self.inbox if event.event == need.event), None)
-            if kept is not None and self.deliver(msgspec.structs.replace(kept, token=need.token, node=None, kept=True)):
-                self.inbox.remove(kept)
+            if kept is None:
+                continue
+            self.inbox.remove(kept)
+            if not self.deliver(msgspec.structs.replace(kept, token=need.token, node=None, kept=True)):
+                self.inbox.append(kept)
 
     def _apply(self, decision: Decision) -> None:
         before, after = self.instance, decision.instance
@@ -311,7 +315,7 @@ ACTIONS = (
     *[World.finish_child] * 3,
     *[World.deliver_effect] * 3,
     World.lose_lease,
-    World.repeat_something,
+    *[World.repeat_something] * 3,
     World.control,
     *[World.resume] * 2,
 )

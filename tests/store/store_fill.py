@@ -9,6 +9,9 @@ import psycopg
 
 Db = psycopg.Connection[Any]
 
+LIVE = 2_000  # the first instances are running, whatever history follows
+WORKER = "99999999-9999-4999-8999-999999999999"
+
 HOT = ("instances", "steps", "step_receipts", "outbox_receipts", "work", "signals", "inbox", "event_keys", "key_events",
        "key_waits", "timers", "dead_letters", "effects", "events", "workers")  # fmt: skip
 
@@ -17,100 +20,90 @@ _ID = (
     "(lpad(to_hex(1700000000000 + {n}), 12, '0') || '7abc8' || substr(md5({n}::text), 1, 13)"
     " || lpad(to_hex(mod({n}, 256)), 2, '0'))::uuid"
 )
+_NUMBERED = (
+    f"(select n, {_ID.format(n='n')} as id, mod(n, 256) as bucket, %(now)s::timestamptz as moment"
+    " from generate_series(%(first)s::bigint, %(last)s) n) i"
+)
+_VISITS = f"{_NUMBERED}, lateral (select h, {_ID.format(n='(2 * i.n + h)')} as step from generate_series(0, 1) h) v"
 
-_INSTANCES = f"""
-insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, status, version, state, data, input,
-    idempotency_key, business_key, created_at, updated_at, completed_at)
-select {_ID.format(n="n")}, mod(n, 256), case when mod(n, 1000) = 7 then 'small' else 'huge' end,
-    '00000000-0000-0000-0000-000000000001', case when mod(n, 100) = 7 then 'rare' else 'order' end, 1,
-    case when mod(n, 500) = 3 then 'failed' when mod(n, 100) = 1 then 'running' else 'completed' end, 3, '{{}}', '{{}}', '{{}}',
-    case when mod(n, 2) = 0 then 'key-' || n end, case when mod(n, 10) = 0 then 'customer-' || n / 100 end, clock_timestamp(),
-    clock_timestamp(), case when mod(n, 500) <> 3 and mod(n, 100) = 1 then null else clock_timestamp() end
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
+HISTORY = {
+    "instances": f"""
+        insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, status, version, state,
+            data, input, idempotency_key, business_key, created_at, updated_at, completed_at)
+        select id, bucket, case when mod(n, 1000) = 7 then 'small' else 'huge' end, id,
+            case when mod(n, 100) = 7 then 'rare' else 'order' end, 1,
+            case when n <= {LIVE} then 'running' when mod(n, 500) = 3 then 'failed' else 'completed' end,
+            3, '{{}}', '{{}}', '{{}}', case when mod(n, 2) = 0 then 'key-' || n end,
+            case when mod(n, 10) = 0 then 'customer-' || n / 100 end, moment, moment,
+            case when n > {LIVE} then moment end
+        from {_NUMBERED}""",
+    "steps": f"""
+        insert into holdfast.steps (instance_id, bucket, created_at, id, org_id, node, behaviour, path, hop, kind, run,
+            entity_version, receipt_key, opened_version, opened_ordinal, cause, status, input, calls, fence)
+        select i.id, bucket, moment, step, 'huge', 'reserve', 'work', '0', h, 'forward', 0, 0, '\\x00', 1, h, 'started',
+            'running', '{{}}', 0, 1
+        from {_VISITS}""",
+    "step_receipts": f"""
+        insert into holdfast.step_receipts (instance_id, token, kind, run, bucket, org_id, key, step_id, created_at)
+        select i.id, '0@' || h, 'forward', 0, bucket, 'huge', '\\x00', step, moment from {_VISITS}""",
+    "events": f"""
+        insert into holdfast.events (instance_id, bucket, created_at, version, ordinal, org_id, type)
+        select i.id, bucket, moment, 1, h, 'huge', 'opened' from {_VISITS}""",
+}
 
-_STEPS = f"""
-insert into holdfast.steps (instance_id, bucket, created_at, id, org_id, node, behaviour, path, hop, kind, run,
-    entity_version, receipt_key, opened_version, opened_ordinal, cause, status, input, calls, fence)
-select {_ID.format(n="n")}, mod(n, 256), %(now)s, {_ID.format(n="(n * 2 + h)")}, 'huge', 'reserve', 'work', '0', h, 'forward', 0,
-    0, '\\x00', 1, h, 'started', 'running', '{{}}', 0, 1
-from generate_series(%(first)s::bigint, %(last)s) n, generate_series(0, 1) h
-"""
-
-_RECEIPTS = f"""
-insert into holdfast.step_receipts (instance_id, token, kind, run, bucket, org_id, key, step_id, created_at)
-select {_ID.format(n="n")}, '0@' || h, 'forward', 0, mod(n, 256), 'huge', '\\x00', {_ID.format(n="(n * 2 + h)")}, %(now)s
-from generate_series(%(first)s::bigint, %(last)s) n, generate_series(0, 1) h
-"""
-
-_EVENTS = f"""
-insert into holdfast.events (instance_id, bucket, created_at, version, ordinal, org_id, type)
-select {_ID.format(n="n")}, mod(n, 256), %(now)s, 1, h, 'huge', 'opened'
-from generate_series(%(first)s::bigint, %(last)s) n, generate_series(0, 1) h
-"""
-
-_WORK = f"""
-insert into holdfast.work (instance_id, path, bucket, org_id, step_id, step_created_at, queue, target, fence, ripe_at, worker,
-    deadline_at)
-select {_ID.format(n="n")}, '0', mod(n, 256), 'huge', {_ID.format(n="(n * 2 + 1)")}, %(now)s, 'main', 'main', 1,
-    %(now)s + n * interval '1 millisecond', case when mod(n, 4) = 1 then %(worker)s::uuid end,
-    case when mod(n, 8) = 1 then %(now)s + interval '1 day' end
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-_SIGNALS = f"""
-insert into holdfast.signals (instance_id, id, bucket, org_id, kind, ripe_at)
-select {_ID.format(n="n")}, {_ID.format(n="n")}, mod(n, 256), 'huge', 'event', %(now)s + n * interval '1 millisecond'
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-_TIMERS = f"""
-insert into holdfast.timers (instance_id, id, bucket, org_id, purpose, wait, due_at, created_at)
-select {_ID.format(n="n")}, {_ID.format(n="n")}, mod(n, 256), 'huge', 'timer', '0@1:timer',
-    %(now)s + (n - 100) * interval '1 second', %(now)s
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-_INBOX = f"""
-insert into holdfast.inbox (instance_id, id, bucket, org_id, event, created_at, expires_at)
-select {_ID.format(n="n")}, {_ID.format(n="n")}, mod(n, 256), 'huge', 'paid', %(now)s, %(now)s + interval '7 days'
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-_OUTBOX_RECEIPTS = f"""
-insert into holdfast.outbox_receipts (instance_id, source, key, bucket, org_id, created_at)
-select {_ID.format(n="n")}, 'signal', 'key', mod(n, 256), 'huge', %(now)s
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-_KEY_WAITS = f"""
-insert into holdfast.key_waits (org_id, event, key, instance_id, token, bucket, instance_bucket, step_id, created_at)
-select 'huge', 'delivered', 'shipment-' || n, {_ID.format(n="n")}, '0@1', mod(n, 256), mod(n, 256), {_ID.format(n="n")}, %(now)s
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-_KEY_EVENTS = f"""
-insert into holdfast.key_events (org_id, event, key, id, bucket, created_at, expires_at)
-select 'huge', 'delivered', 'shipment-' || n, {_ID.format(n="n")}, mod(n, 256), %(now)s, %(now)s + interval '7 days'
-from generate_series(%(first)s::bigint, %(last)s) n
-"""
-
-HISTORY = (_INSTANCES, _STEPS, _RECEIPTS, _EVENTS)
-QUEUES = (_WORK, _SIGNALS, _TIMERS, _INBOX, _OUTBOX_RECEIPTS, _KEY_WAITS, _KEY_EVENTS)
-WORKER = "99999999-9999-4999-8999-999999999999"
+QUEUES = {
+    "work": f"""
+        insert into holdfast.work (instance_id, path, bucket, org_id, step_id, step_created_at, queue, target, fence,
+            ripe_at, worker, deadline_at)
+        select id, '0', bucket, 'huge', {_ID.format(n="(2 * n + 1)")}, moment, 'main', 'main', 1,
+            moment + n * interval '1 millisecond', case when mod(n, 4) = 1 then '{WORKER}'::uuid end,
+            case when mod(n, 8) = 1 then clock_timestamp() + interval '1 day' end
+        from {_NUMBERED}""",
+    "signals": f"""
+        insert into holdfast.signals (instance_id, id, bucket, org_id, kind, ripe_at)
+        select id, id, bucket, 'huge', 'event', moment + n * interval '1 millisecond' from {_NUMBERED}""",
+    "timers": f"""
+        insert into holdfast.timers (instance_id, id, bucket, org_id, purpose, wait, due_at, created_at)
+        select id, id, bucket, 'huge', 'timer', '0@1:timer', clock_timestamp() + (n - 100) * interval '1 second', moment
+        from {_NUMBERED}""",
+    "inbox": f"""
+        insert into holdfast.inbox (instance_id, id, bucket, org_id, event, created_at, expires_at)
+        select id, id, bucket, 'huge', 'paid', moment, 'infinity' from {_NUMBERED}""",
+    "outbox_receipts": f"""
+        insert into holdfast.outbox_receipts (instance_id, source, key, bucket, org_id, created_at)
+        select id, 'signal', 'key', bucket, 'huge', moment from {_NUMBERED}""",
+    "key_waits": f"""
+        insert into holdfast.key_waits (org_id, event, key, instance_id, token, bucket, instance_bucket, step_id,
+            created_at)
+        select 'huge', 'delivered', 'shipment-' || n, id, '0@1', bucket, bucket, id, moment from {_NUMBERED}""",
+    "key_events": f"""
+        insert into holdfast.key_events (org_id, event, key, id, bucket, created_at, expires_at)
+        select 'huge', 'delivered', 'shipment-' || n, id, bucket, moment, 'infinity' from {_NUMBERED}""",
+}
 
 
-def fill(db: Db, tables: Sequence[str], last: int, first: int = 1) -> None:
-    """Rows `first` to `last` of each table, all belonging to the instances of these numbers."""
-    row = db.execute("select date_trunc('month', clock_timestamp()) + interval '1 day'").fetchone()
+def one(db: Db, query: str, *values: Any) -> Any:
+    row = db.execute(query, values).fetchone()
     assert row is not None
-    for statement in tables:
-        db.execute(statement, {"first": first, "last": last, "now": row[0], "worker": WORKER})
+    return row[0]
 
 
-def ids(db: Db, first: int, last: int) -> list[Any]:
-    """The ids of the instances with these numbers."""
-    return [row[0] for row in db.execute(f"select {_ID.format(n='n')} from generate_series(%s::bigint, %s) n", [first, last])]
+def moment(db: Db) -> Any:
+    """When all the filled history happened: in a month that has its partition."""
+    return one(db, "select date_trunc('month', clock_timestamp()) + interval '1 day'")
+
+
+def fill(db: Db, tables: dict[str, str], last: int, first: int = 1) -> None:
+    """Rows `first` to `last` of each table, all belonging to the instances of these numbers."""
+    values = {"first": first, "last": last, "now": moment(db)}
+    for statement in tables.values():
+        db.execute(statement, values)
+
+
+def ids(db: Db, numbers: Sequence[int]) -> list[Any]:
+    """The ids of the instances with these numbers; step h of instance n has the id of number 2n + h."""
+    found = db.execute(f"select {_ID.format(n='n')} from unnest(%s::bigint[]) n", [list(numbers)])
+    return [row[0] for row in found]
 
 
 def define(db: Db) -> None:
@@ -125,15 +118,14 @@ def define(db: Db) -> None:
 
 def stop_autovacuum(db: Db) -> None:
     """Statistics are the test's to make."""
-    for (table,) in db.execute(
-        "select relname from pg_class where relnamespace = 'holdfast'::regnamespace and relkind = 'r'"
-    ).fetchall():
+    tables = "select relname from pg_class where relnamespace = 'holdfast'::regnamespace and relkind = 'r'"
+    for (table,) in db.execute(tables).fetchall():
         db.execute(f"alter table holdfast.{table} set (autovacuum_enabled = off)")
 
 
 def analyse_one_page(db: Db) -> None:
     """Statistics of tables that were used a little and are empty again: the state that fooled planners most."""
-    fill(db, (*HISTORY, *QUEUES), 1)
+    fill(db, HISTORY | QUEUES, 1)
     with db.transaction():
         db.execute("set local holdfast.maintenance = 'on'")
         for table in HOT:
@@ -142,7 +134,7 @@ def analyse_one_page(db: Db) -> None:
 
 
 def pretend(db: Db, times: int) -> None:
-    """Let the planner believe that the tables of history are larger than they are, at the same density of values."""
+    """Let the planner believe that the tables of history are larger than they are."""
     db.execute(
         "update pg_class set reltuples = reltuples * %s where relnamespace = 'holdfast'::regnamespace and reltuples > 0"
         " and relname ~ '^(instances|steps_|step_receipts|events_)'",

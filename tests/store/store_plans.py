@@ -1,4 +1,4 @@
-"""Plans of the store's statements: prepared as the session prepares them, explained under the settings they run with."""
+"""Plans of the store's statements: prepared as the session does it, explained under the settings they run with."""
 
 from __future__ import annotations
 
@@ -111,5 +111,12 @@ def accesses(plan: Plan) -> set[Access]:
     return found
 
 
+def sorts_before_locking(plan: Plan) -> bool:
+    """Whether rows are sorted below the place where they are locked: a claim that does so reads the whole queue."""
+    locking = [node for node, _ in nodes(plan) if node["Node Type"] == "LockRows"]
+    return any("Sort" in kind for node in locking for kind in node_types(node))
+
+
 def buffers(plan: Plan) -> int:
+    """Pages touched, wherever they came from."""
     return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]

@@ -152,7 +152,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class EarlyEvents(msgspec.Struct, frozen=True, gc=False):
-    """Need: events that came before this wait existed."""
+    """Need: events that came before this wait existed. The decision stands; what is found is decided upon next."""
 
     token: str
     step: bytes
@@ -161,7 +161,7 @@ class EarlyEvents(msgspec.Struct, frozen=True, gc=False):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """Need: run this operation in the present transaction and answer with its result."""
+    """Need: run this operation in the present transaction. Void until `Facts.answers` has the result."""
 
     step: bytes
     path: str

@@ -23,7 +23,7 @@ import msgspec
 from holdfast.core.decision import Decision, Dispatch
 from holdfast.core.signals import WorkDone, WorkFailed
 from holdfast.core.state import Instance
-from holdfast.core.status import TERMINAL
+from holdfast.core.status import TERMINAL, Phase
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.clock import DatabaseClock
@@ -41,6 +41,7 @@ log = logging.getLogger("holdfast.commit")
 _RESULTS = (WorkDone, WorkFailed)
 PIN_IMPATIENT = SQL.pin_impatiently.one()
 CLOCK_COLUMN = 8  # where pin_impatiently gives the time
+CACHED_INSTANCES = 20_000
 BUSY_PAUSE = 0.005
 RECONNECT_PAUSE = 0.25
 
@@ -191,21 +192,27 @@ class Committer:
         self._busy |= ids
         session = self._sessions[number]
         try:
+            await self._try(session, items, claim, ids)
+        except Disconnected:
+            self.forget(ids)
+            self._sessions[number] = await self._reconnect(session)
+            for item in items:
+                item.unsure = True
+            self._put_back(items)
+            self.on_reconnect()
+        finally:
+            self._busy -= ids
+
+    async def _try(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
+        try:
             await self.attempt(session, items, claim, ids)
         except DatabaseError as error:
             await session.run([ROLLBACK])
             self.forget(ids)
             await self._mishaps.after_error(session, items, error, claim)
-        except Disconnected:
-            self.forget(ids)
-            self._sessions[number] = await self._reconnect(session)
-            self._put_back(items)
-            self.on_reconnect()
         except HoldfastError as error:
             await session.run([ROLLBACK])
             self._mishaps.give_up(items, error)
-        finally:
-            self._busy -= ids
 
     async def attempt(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
@@ -258,8 +265,8 @@ class Committer:
                 for waiter in self.waiters.pop(id, ()):
                     if not waiter.done():
                         waiter.set_result(Outcome(after, plan.locked.now, started))
-            elif _works_here(plan, entry.decisions) or (id in self.cache and after.state.tokens):
-                self.cache[id] = after
+            elif _works_here(plan, entry.decisions) or (id in self.cache and _is_working(after)):
+                self._remember(after)
             else:
                 self._goes_elsewhere(id)
             for decision in entry.decisions:
@@ -276,6 +283,12 @@ class Committer:
         for item in plan.busy:
             self._later(item)
         self.on_commit(plan)
+
+    def _remember(self, instance: Instance) -> None:
+        """A snapshot only saves a read: the oldest goes when there are too many."""
+        self.cache[instance.id] = instance
+        if len(self.cache) > CACHED_INSTANCES:
+            self._goes_elsewhere(next(iter(self.cache)))
 
     def _goes_elsewhere(self, id: bytes) -> None:
         """Its next step may end in another process: whoever waits here must look for themselves from now on."""
@@ -306,7 +319,10 @@ class Committer:
         self.add(item)
 
     def _put_back(self, items: list[Item]) -> None:
-        self.buffer.extendleft(reversed(items))
+        """Those that found no end: neither answered meanwhile nor back in the buffer already."""
+        there = {id(item) for item in self.buffer}
+        again = [i for i in items if id(i) not in there and (i.answer is None or not i.answer.done())]
+        self.buffer.extendleft(reversed(again))
         self._wake.set()
 
     def release(self, ids: set[bytes]) -> None:
@@ -329,6 +345,10 @@ class Committer:
 
 def _by_instance(item: Item) -> bytes:
     return item.instance
+
+
+def _is_working(instance: Instance) -> bool:
+    return any(token.phase is Phase.WORKING for token in instance.state.tokens.values())
 
 
 def _works_here(plan: Plan, decisions: list[Decision]) -> bool:

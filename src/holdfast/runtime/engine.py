@@ -276,10 +276,9 @@ class Engine:
             take_id(instance_id),
             EventArrived(signal_id, event, raw, node, token, if_version),
             Actor(by or "system", tuple(capabilities)),
+            receipt=str(UUID(bytes=signal_id)),  # also of an id made here: a lost answer makes the engine repeat itself
         )
-        if id is not None:
-            item.receipt = str(UUID(bytes=signal_id))
-        return await self._apply(item)
+        return await self._apply(item, is_repeatable=id is not None)
 
     async def signal_key(
         self, event: str, key: str, payload: Any = None, *, id: Id | None = None, by: str | None = None
@@ -330,9 +329,9 @@ class Engine:
         check_text(by, "actor")
         return await self._apply(Item(take_id(instance_id), signal, Actor(by or "system")))
 
-    async def _apply(self, item: Item) -> Instance:
+    async def _apply(self, item: Item, *, is_repeatable: bool = False) -> Instance:
         view = await self.get(str(UUID(bytes=item.instance)))  # somebody else's instance is not found, here too
-        if view.status in TERMINAL and item.receipt is None:  # one with an id may be a repetition
+        if view.status in TERMINAL and not is_repeatable:
             raise Conflict(f"The instance is over: {view.status}.", code="INSTANCE_OVER", hint="Start a new one.")
         await self.committer.apply(item)
         self._announce()

@@ -42,6 +42,7 @@ class Item(msgspec.Struct, gc=False):
     receipt: str | None = None  # the signal's own id: it must be applied once
     answer: asyncio.Future[Any] | None = None  # of an Outcome
     tries: int = 0
+    unsure: bool = False  # the answer of a commit with it was lost: it may have been applied
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
 
 

@@ -14,21 +14,23 @@ from typing import Any
 import msgspec
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts
+from holdfast.core.decision import Child, Decision, Dispatch, EarlyEvents, Facts
 from holdfast.core.program import Program
 from holdfast.core.signals import (
     SYSTEM,
     Abort,
+    Actor,
     Cancel,
     ChildFinished,
     EventArrived,
     Failure,
+    Signal,
     Started,
     WorkDone,
     WorkFailed,
 )
 from holdfast.core.state import Instance
-from holdfast.errors import Conflict, Forbidden, HoldfastError, PayloadError, Refused
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
@@ -39,6 +41,7 @@ from holdfast.store.session import Session
 log = logging.getLogger("holdfast.commit")
 
 STALE_IS_FINE = (WorkDone, WorkFailed)
+_STARTED_BEFORE = frozenset({"ALREADY_STARTED", "INSTANCE_OVER"})
 _SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started"})
 
 
@@ -63,6 +66,7 @@ class Plan:
         self.kept: list[tuple[bytes, str, bytes, str, bytes | None, bytes | None]] = []
         self.children: list[ChildStart] = []
         self.stale: list[Item] = []  # results that came too late
+        self.unloadable: dict[bytes, HoldfastError] = {}  # definitions that nothing can be decided on
 
     async def make(self, session: Session, items: list[Item]) -> None:
         await self._load_programs(session, items)
@@ -71,15 +75,9 @@ class Plan:
             await self._take_queued(session, queued)
         for item in items:
             receipt = None if item.receipt is None else known[item.instance, item.receipt]
-            if receipt is not None and receipt.earlier is not None:
-                self._repeat(item, receipt)
+            if receipt is not None and not self._is_new(item, receipt):
                 continue
-            needy = self._take(item)
-            if receipt is not None and item.instance in self.entries:
-                self.receipts.append(
-                    (item.instance, self.entries[item.instance].before.org, item.receipt or "", receipt.content)
-                )
-            if needy:
+            if self._take(item, receipt):
                 await self._complete(session, item)
 
     def make_unlocked(self, items: list[Item]) -> bool:
@@ -106,7 +104,10 @@ class Plan:
         instances = [*self.locked.instances.values(), *(i.fresh for i in items if i.fresh is not None)]
         for definition in {i.definition for i in instances}:
             if self.catalog.known(definition) is None:
-                await self.catalog.program(session, definition, inside=True)
+                try:
+                    await self.catalog.program(session, definition, inside=True)
+                except HoldfastError as failure:
+                    self.unloadable[definition] = failure
 
     # --- one item ------------------------------------------------------------------------------------------------
 
@@ -120,12 +121,18 @@ class Plan:
         if self._take(item):
             await self._complete(session, item)
 
-    def _repeat(self, item: Item, receipt: Receipt) -> None:
+    def _is_new(self, item: Item, receipt: Receipt) -> bool:
         """The same signal id again: the same body is the same signal, another one is a conflict."""
-        if receipt.earlier == receipt.content:
+        earlier = receipt.earlier
+        if earlier is None:  # it may also stand in this very batch
+            mine = item.instance, item.receipt
+            earlier = next((content for id, _, key, content in self.receipts if (id, key) == mine), None)
+        if earlier is None:
+            return True
+        if earlier == receipt.content:
             if item.answer is not None:
                 self.answers.append((item.answer, None))
-            return
+            return False
         self.refused.append(
             (
                 item,
@@ -136,8 +143,9 @@ class Plan:
                 ),
             )
         )
+        return False
 
-    def _take(self, item: Item) -> bool:
+    def _take(self, item: Item, receipt: Receipt | None = None) -> bool:
         """Decide upon one item. True: the decision asks for something that must be fetched before the commit."""
         entry = self.entries.get(item.instance)
         if entry is not None:
@@ -149,24 +157,26 @@ class Plan:
                 return False
             instance = found
         program = self.catalog.known(instance.definition)
-        assert program is not None
+        if program is None:
+            self._break(item, self.unloadable[instance.definition])
+            return False
         try:
+            _check_node(program, item.signal)
             facts = self._facts if item.actor is SYSTEM else Facts(self.locked.now, item.actor)
             decision = decide(program, instance, item.signal, facts)
-        except (Refused, Conflict, Forbidden) as refusal:
+        except (Refused, Conflict, Forbidden, NotFound) as refusal:
             self._refuse(item, refusal)
             return False
         except Exception as failure:
-            log.exception("A decision failed on %s", item.instance.hex())
-            self.broken.append((item, failure))
-            if item.queued is not None:
-                self.consumed.remove((item.queued.instance, item.queued.id))
+            self._break(item, failure)
             return False
         if entry is None:
             entry = self.entries[item.instance] = Entry(instance, [], item.new)
         entry.decisions.append(decision)
         if item.answer is not None:
             self.answers.append((item.answer, decision))
+        if receipt is not None:
+            self.receipts.append((item.instance, instance.org, item.receipt or "", receipt.content))
         if decision.keep:
             self._keep(item, instance)
         return bool(decision.needs or decision.children or isinstance(item.signal, Cancel | Abort))
@@ -178,15 +188,12 @@ class Plan:
         assert program is not None
         if isinstance(item.signal, Cancel | Abort):
             await self._take_back_idle(session, program, entry, item)
-        decision = entry.decisions[-1]
-        if decision.children:
-            await self._start_children(session, program, entry, decision)
-        if decision.needs:
-            await self._early(session, program, entry, decision)
+        await self._follow(session, program, entry, entry.decisions[-1])
 
     async def _take_back_idle(self, session: Session, program: Program, entry: Entry, item: Item) -> None:
         """Work still in the queue need not be waited for: decide again, knowing which paths are idle."""
-        idle = await take_idle_work(session, item.instance)
+        mine = {d.path for decision in entry.decisions[:-1] for d in decision.dispatches}  # of this very batch
+        idle = await take_idle_work(session, item.instance) | mine
         if not idle:
             return
         decided = entry.decisions.pop()
@@ -200,42 +207,59 @@ class Plan:
         actor = msgspec.json.encode(item.actor)
         self.kept.append((item.instance, before.org, item.signal.id, item.signal.event, item.signal.raw, actor))
 
-    async def _early(self, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
-        """Waits that just opened: events that came before them are matched in this very commit."""
-        needs = [n for n in decision.needs if isinstance(n, EarlyEvents)]
-        for event in await take_early_events(session, entry.before.id, entry.before.org, needs):
-            present = entry.decisions[-1].instance
-            try:
-                following = decide(program, present, _arrived(event), Facts(self.locked.now, event.actor))
-            except (Refused, Conflict, Forbidden):
-                continue
-            entry.decisions.append(following)
-            if following.needs:
-                await self._early(session, program, entry, following)
-
-    async def _start_children(self, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
-        """Resolve sub-flows; one that does not exist fails the step that wanted it."""
-        parent = entry.before
+    async def _follow(self, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
+        """What a decision sets in motion: sub-flows, and events that came before the waits it opened."""
         for child in decision.children:
-            try:
-                found = await self.catalog.find(session, parent.org, child.flow, child.version, inside=True)
-            except HoldfastError as failure:
-                lost = ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
-                entry.decisions.append(decide(program, entry.decisions[-1].instance, lost, Facts(self.locked.now)))
-                continue
-            self.children.append(
-                ChildStart(
-                    child.id,
-                    parent.org,
-                    found.id,
-                    found.name,
-                    found.version,
-                    child.input,
-                    parent.id,
-                    child.token,
-                    parent.trace,
-                )
+            lost = await self._start_child(session, entry.before, child)
+            if lost is not None:
+                await self._go_on(session, program, entry, lost, SYSTEM)
+        needs = [need for need in decision.needs if isinstance(need, EarlyEvents)]
+        if not needs:
+            return
+        for event in await self._early_events(session, entry.before, needs):
+            taken = await self._go_on(session, program, entry, _arrived(event), event.actor)
+            if not taken and event.from_inbox:
+                self._keep_again(entry.before, event)
+
+    async def _go_on(self, session: Session, program: Program, entry: Entry, signal: Signal, actor: Actor) -> bool:
+        try:
+            following = decide(program, entry.decisions[-1].instance, signal, Facts(self.locked.now, actor))
+        except (Refused, Conflict, Forbidden):
+            return False
+        entry.decisions.append(following)
+        await self._follow(session, program, entry, following)
+        return True
+
+    async def _early_events(self, session: Session, before: Instance, needs: list[EarlyEvents]) -> list[KeptEvent]:
+        """From the inbox and by key; then those this very batch keeps, which are not in the inbox yet."""
+        found = await take_early_events(session, before.id, before.org, needs)
+        served = {event.token for event in found}
+        for need in needs:
+            kept = next((k for k in self.kept if k[0] == before.id and k[3] == need.event), None)
+            if kept is not None and need.key is None and need.token not in served:
+                self.kept.remove(kept)
+                served.add(need.token)
+                actor = SYSTEM if kept[5] is None else msgspec.json.decode(kept[5], type=Actor)
+                found.append(KeptEvent(kept[2], kept[3], kept[4], actor, need.token, True))
+        return found
+
+    def _keep_again(self, before: Instance, event: KeptEvent) -> None:
+        actor = msgspec.json.encode(event.actor)
+        self.kept.append((before.id, before.org, event.id, event.event, event.payload, actor))
+
+    async def _start_child(self, session: Session, parent: Instance, child: Child) -> ChildFinished | None:
+        """Resolve a sub-flow; one that does not exist is a child that failed."""
+        try:
+            found = await self.catalog.find(session, parent.org, child.flow, child.version, inside=True)
+        except HoldfastError as failure:
+            return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
+        self.children.append(
+            ChildStart(
+                child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token,
+                parent.trace,
             )
+        )  # fmt: skip
+        return None
 
     # --- what could not be applied ---------------------------------------------------------------------------------
 
@@ -247,14 +271,38 @@ class Plan:
         if isinstance(item.signal, STALE_IS_FINE):
             self.stale.append(item)
             return
-        if isinstance(item.signal, Started) and item.answer is not None and refusal.code == "ALREADY_STARTED":
+        if isinstance(item.signal, Started) and item.answer is not None and refusal.code in _STARTED_BEFORE:
             self.answers.append((item.answer, None))
             return
-        self.refused.append((item, refusal))
+        self.refused.append((item, _maybe_applied(refusal) if item.unsure else refusal))
+
+    def _break(self, item: Item, failure: Exception) -> None:
+        """Nothing can be decided: that is counted against a queued signal, and never taken for a refusal."""
+        log.error("A decision failed on %s", item.instance.hex(), exc_info=failure)
+        self.broken.append((item, failure))
+        if item.queued is not None:
+            self.consumed.remove((item.queued.instance, item.queued.id))
 
     def _bury(self, queued: QueuedSignal, failure: HoldfastError) -> None:
         self.consumed.remove((queued.instance, queued.id))
         self.buried.append((queued, failure.code, failure))
+
+
+def _maybe_applied(refusal: HoldfastError) -> StoreError:
+    return StoreError(
+        f"The connection was lost while it was committed, and now it is refused: {refusal.message}",
+        code="OUTCOME_UNKNOWN",
+        hint="It may be refused because it was applied the first time: read the instance.",
+    )
+
+
+def _check_node(program: Program, signal: Signal) -> None:
+    if type(signal) is EventArrived and signal.node is not None and signal.node not in program.places:
+        raise NotFound(
+            f"The flow {program.name!r} has no node {signal.node!r}.",
+            code="NODE_UNKNOWN",
+            hint="Name a node of the version the instance runs on, or leave it out.",
+        )
 
 
 def _arrived(event: KeptEvent) -> EventArrived:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from holdfast.errors import StoreError
 from holdfast.store.queue import notify_workers
 from holdfast.store.session import DatabaseError, Disconnected, Session
 
@@ -37,7 +38,7 @@ class Notifier:
     async def _notify(self) -> None:
         try:
             await notify_workers(self._session)
-        except (Disconnected, DatabaseError) as failure:
+        except (Disconnected, DatabaseError, StoreError) as failure:
             log.warning("A hint was lost, the scan will do: %s", failure)
 
     async def stop(self) -> None:

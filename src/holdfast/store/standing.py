@@ -14,6 +14,8 @@ from holdfast.errors import StoreError
 from holdfast.store.session import DatabaseError, Disconnected, Session
 from holdfast.store.statements import Query
 
+TRIES = 5
+
 _Results = list[PGresult]
 
 
@@ -41,24 +43,20 @@ class StandingSession(Session):
         await self._present.close()
 
     async def _send(self, send: Callable[[Session], Awaitable[_Results]]) -> _Results:
-        """Once more on a new connection when the present one turns out to be gone; then it is the caller's turn."""
-        try:
+        """Again on a new connection when the present one turns out to be gone; a server that is away is told at once."""
+        for last in (*[False] * (TRIES - 1), True):
             try:
                 return await send(await self._connected())
-            except Disconnected:
-                return await send(await self._connected())
-        except Disconnected as failure:
-            raise StoreError(
-                f"The connection to PostgreSQL was lost: {failure}",
-                code="STORE_UNREACHABLE",
-                hint="Check that the server is up, and try again.",
-            ) from None
-        except DatabaseError as error:
-            if error.sqlstate.startswith("HF"):
-                raise
-            raise StoreError(
-                f"The database refused it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
-            ) from None
+            except Disconnected as failure:
+                if last:
+                    raise _lost(failure) from None
+            except DatabaseError as error:
+                if error.sqlstate.startswith("HF"):
+                    raise
+                raise StoreError(
+                    f"The database refused it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
+                ) from None
+        raise AssertionError("the last try answers or raises")
 
     async def _connected(self) -> Session:
         async with self._opening:
@@ -66,3 +64,11 @@ class StandingSession(Session):
                 await self._present.close()
                 self._present = await Session.open(self._dsn)
             return self._present
+
+
+def _lost(failure: Disconnected) -> StoreError:
+    return StoreError(
+        f"The connection to PostgreSQL was lost: {failure}",
+        code="STORE_UNREACHABLE",
+        hint="Check that the server is up, and try again.",
+    )

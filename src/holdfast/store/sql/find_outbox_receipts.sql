@@ -2,5 +2,8 @@
 select u.instance, u.key, t.hash, holdfast.signal_digest(u.event, u.payload, u.node)
 from unnest($1::uuid[], $2::smallint[], $3::text[], $4::text[], $5::jsonb[], $6::text[])
     as u(instance, bucket, key, event, payload, node)
-left join holdfast.outbox_receipts t on t.instance_id = any(array[u.instance]) and t.bucket = u.bucket
-    and t.source = 'signal' and t.key = u.key
+left join lateral (
+    select r.hash from holdfast.outbox_receipts r
+    where r.instance_id = u.instance and r.source = 'signal' and r.key = u.key and r.bucket = u.bucket
+    limit 1
+) t on true

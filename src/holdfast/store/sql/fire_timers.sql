@@ -1,4 +1,5 @@
--- Turn due timers into signals, oldest first.
+-- Turn due timers into signals, oldest first. The moment is part of the signal's id: a timer that is set again
+-- must not meet the signal of its last time, which a commit may be consuming right now.
 with due as materialized (
     select t.instance_id, t.id, t.bucket from holdfast.timers t
     where t.due_at <= (select holdfast.clock())
@@ -10,7 +11,7 @@ with due as materialized (
     returning t.*
 )
 insert into holdfast.signals (instance_id, bucket, id, org_id, kind, payload, ripe_at)
-select g.instance_id, g.bucket, g.id, g.org_id, 'timer',
+select g.instance_id, g.bucket, md5(g.id::text || g.due_at::text)::uuid, g.org_id, 'timer',
     coalesce(g.payload, '{}') || jsonb_build_object('wait', g.wait, 'purpose', g.purpose, 'due_at', g.due_at), g.due_at
 from gone g
 on conflict do nothing

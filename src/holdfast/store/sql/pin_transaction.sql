@@ -1,5 +1,5 @@
--- Take the worker's role and the settings under which the hot statements have one plan only.
+-- Take the worker's role, the settings under which hot statements have one plan only, and a limit to every wait.
 select set_config('role', 'holdfast_worker', true), set_config('plan_cache_mode', 'force_generic_plan', true),
     set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true),
-    set_config('jit', 'off', true)
+    set_config('jit', 'off', true), set_config('lock_timeout', '2s', true)

@@ -1,0 +1,281 @@
+"""Everything that locks, cut into the flushes between which somebody else can come.
+
+A verb is an async generator: what happens up to a `yield` is one flush, and the transaction stays open across it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.types.json import Jsonb
+from store_batches import ME, batch, decision, dispatch, end, instance, later, new, new_id, release, visit
+
+from holdfast.core.decision import KeyWait, Opened, Timer
+from holdfast.core.ids import bucket_of, timer_id
+from holdfast.core.state import Instance
+from holdfast.store.commit import Batch, Entry, writes
+from holdfast.store.locks import CLOCK, PIN
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+KEYS = ("shipment-1", "shipment-2")
+STARTS = ("start-1", "start-2", "start-3")
+BRANCH = "0/1.0"
+_SIGNAL_ID = UUID("77777777-7777-4777-8777-777777777777")
+
+
+class World(NamedTuple):
+    """A few instances that everybody is after: work leased to us, idle work, a queued signal and a due timer each."""
+
+    now: int
+    members: list[Instance]
+    steps: list[Opened]
+
+    @property
+    def entries(self) -> list[tuple[Instance, Opened]]:
+        return list(zip(self.members, self.steps, strict=True))
+
+
+class Actor:
+    """One of the two that meet: a session for the engine's statements and a plain connection for everybody else's."""
+
+    def __init__(self, name: str, session: Session, conn: psycopg.AsyncConnection[Any]) -> None:
+        self.name = name
+        self.session = session
+        self.conn = conn
+
+    @classmethod
+    async def enter(cls, name: str, dsn: str) -> Actor:
+        named = make_conninfo(dsn, application_name=name)
+        return cls(name, await Session.open(named), await psycopg.AsyncConnection.connect(named))
+
+    async def leave(self) -> None:
+        await self.session.close()
+        await self.conn.close()
+
+    async def give_up(self) -> None:
+        await self.session.run([ROLLBACK])
+        await self.conn.rollback()
+
+
+Verb = Callable[[Actor, World], AsyncIterator[None]]
+
+
+async def build(session: Session) -> World:
+    [answer] = await session.once(CLOCK)
+    now = read_int(answer.get_value(0, 0) or b"")
+    members = sorted((instance(new_id(n)) for n in range(3)), key=lambda i: i.id)
+    steps = [visit(one) for one in members]
+    entries: list[Entry] = []
+    for one, step in zip(members, steps, strict=True):
+        branch = visit(one, path=BRANCH)
+        entries.append(
+            Entry(
+                one,
+                [
+                    decision(
+                        one,
+                        opened=[step, branch],
+                        dispatches=[dispatch(step, now), dispatch(branch, now)],
+                        timers=[Timer(timer_id(one.id, "w"), "0", "w", "timer", now - 1)],
+                    )
+                ],
+                new(),
+            )
+        )
+    leased = batch(now, *entries, leases=lambda d: d.path == "0")
+    signals = SQL.insert_signals.rows([(i.id, i.id[15], i.id, i.org, "event", b"{}", None) for i in members], now)
+    await session.once(PIN, *writes(leased), signals)
+    return World(now, members, steps)
+
+
+# Lanes
+
+
+async def _locked(actor: Actor, world: World) -> dict[bytes, int]:
+    """The first flush of a commit: which instances it got, and their versions."""
+    known = SQL.lock_instances.rows([(i.id, i.id[15], -1) for i in world.members])
+    answers = await actor.session.run([BEGIN, PIN, known, SQL.claim_instances.one(10), CLOCK])
+    return {row[0]: read_int(row[1]) for row in (*rows(answers[2]), *rows(answers[3]))}
+
+
+def _advance(world: World, got: dict[bytes, int], **changes: Any) -> Batch:
+    """Close the step of each instance, end its work, set its timer again."""
+    entries: list[Entry] = []
+    for one, step in world.entries:
+        if one.id in got:
+            before = msgspec.structs.replace(one, version=got[one.id])
+            timer = Timer(timer_id(one.id, "w"), "0", "w", "timer", world.now)
+            closed = [end(step, world.now, before.version + 1)]
+            moved = decision(later(before), closed=closed, released=[release()], timers=[timer])
+            entries.append(Entry(before, [moved]))
+    return batch(world.now, *entries, **changes)
+
+
+async def commit_with_locks(actor: Actor, world: World) -> AsyncIterator[None]:
+    got = await _locked(actor, world)
+    yield
+    answers = await actor.session.run([SQL.read_signals.rows([(i, i[15]) for i in got], 32)]) if got else []
+    consumed = [(row[0], row[1]) for answer in answers for row in rows(answer)]
+    yield
+    await actor.session.run(writes(_advance(world, got, consumed=consumed)))
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def commit_in_one_flush(actor: Actor, world: World) -> AsyncIterator[None]:
+    first, *rest = writes(_advance(world, {i.id: 1 for i in world.members}))
+    await actor.session.run([BEGIN, SQL.pin_impatiently.one(), first])
+    yield
+    await actor.session.run(rest)
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def commit_a_cancel(actor: Actor, world: World) -> AsyncIterator[None]:
+    got = await _locked(actor, world)
+    yield
+    for id in got:
+        await actor.session.run([SQL.take_idle_work.rows([(id, id[15])])])
+    yield
+    entries: list[Entry] = []
+    for one in reversed(world.members):
+        if one.id in got:
+            before = msgspec.structs.replace(one, version=got[one.id])
+            gone = [release(fence=0), release(BRANCH, 0)]
+            over = decision(later(before), released=gone, timers_ended=[timer_id(one.id, "w")])
+            entries.append(Entry(before, [over]))
+    await actor.session.run(writes(batch(world.now, *entries)))
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def commit_keyed_waits(actor: Actor, world: World) -> AsyncIterator[None]:
+    got = await _locked(actor, world)
+    yield
+    await actor.session.run([SQL.lock_event_keys.rows([("acme", "paid", k, bucket_of("acme", k)) for k in KEYS])])
+    yield
+    entries: list[Entry] = []
+    for one, step in world.entries:
+        if one.id in got:
+            before = msgspec.structs.replace(one, version=got[one.id])
+            waits = [KeyWait("paid", key, "0@1", step.id) for key in KEYS]
+            entries.append(Entry(before, [decision(later(before), key_waits=waits)]))
+    await actor.session.run(writes(batch(world.now, *entries)))
+    yield
+    await actor.session.run([COMMIT])
+
+
+# Pump and recovery
+
+
+async def claim_work(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.session.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 10, ME)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def reclaim_work(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.session.run([BEGIN, PIN, SQL.reclaim_work.one(10)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def fire_timers(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.session.run([BEGIN, PIN, SQL.fire_timers.one(10)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def return_claims(actor: Actor, world: World) -> AsyncIterator[None]:
+    claims = [(i.id, i.id[15], "0", 1) for i in reversed(world.members)]
+    await actor.session.run([BEGIN, PIN, SQL.return_claims.rows(claims[:2], ME)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def delete_old_instances(actor: Actor, world: World) -> AsyncIterator[None]:
+    """As retention does it: what nobody holds, in the order of all."""
+    found = await actor.conn.execute("select id from holdfast.instances order by id for update skip locked")
+    ids = [row[0] for row in await found.fetchall()]
+    yield
+    for table in ("work", "signals", "timers"):
+        await actor.conn.execute(f"delete from holdfast.{table} where instance_id = any(%s)", [ids])
+    yield
+    await actor.conn.commit()
+
+
+# Callers
+
+
+async def start_with_keys(actor: Actor, world: World) -> AsyncIterator[None]:
+    ids = [(new_id(bucket_of("acme", key)), key) for key in STARTS]
+    batch_of = [
+        (id, id[15], "acme", b"\x33" * 16, "order", 1, b"{}", b"{}", key, None, None, None, None, None, None)
+        for id, key in ids
+    ]
+    await actor.session.run([BEGIN, PIN, SQL.start_instances.rows(batch_of, None)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def start_in_a_transaction(actor: Actor, world: World) -> AsyncIterator[None]:
+    for key in STARTS[:2]:
+        await actor.conn.execute("select holdfast.start('order', '{}', %s, org => 'acme')", [key])
+    yield
+    await actor.conn.commit()
+
+
+async def signal_in_a_transaction(actor: Actor, world: World) -> AsyncIterator[None]:
+    await _signal(actor, world.members[0])
+    yield
+    await _signal(actor, world.members[1])
+    yield
+    await actor.conn.commit()
+
+
+async def _signal(actor: Actor, to: Instance) -> None:
+    await actor.conn.execute(
+        "select holdfast.signal(%s, 'paid', %s, %s, org => 'acme')", [UUID(bytes=to.id), Jsonb({}), _SIGNAL_ID]
+    )
+
+
+async def signal_a_key_in_a_transaction(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.conn.execute("select holdfast.signal_key('paid', %s, org => 'acme')", [KEYS[0]])
+    yield
+    await actor.conn.commit()
+
+
+async def cancel_in_a_transaction(actor: Actor, world: World) -> AsyncIterator[None]:
+    for one in reversed(world.members):
+        await actor.conn.execute("select holdfast.cancel(%s, org => 'acme')", [UUID(bytes=one.id)])
+        yield
+    await actor.conn.commit()
+
+
+async def migrate_an_instance(actor: Actor, world: World) -> AsyncIterator[None]:
+    """As the API does what it does to one instance: it may wait for that one, holding nothing else."""
+    id = UUID(bytes=world.members[1].id)
+    await actor.conn.execute("set local lock_timeout = '2s'")
+    await actor.conn.execute("set local holdfast.migrating = 'on'")
+    await actor.conn.execute("select from holdfast.instances where id = %s for no key update", [id])
+    yield
+    await actor.conn.execute("update holdfast.instances set flow_version = 2, version = version + 1 where id = %s", [id])
+    yield
+    await actor.conn.commit()
+
+
+VERBS: dict[str, Verb] = {
+    verb.__name__: verb
+    for verb in (
+        commit_with_locks, commit_in_one_flush, commit_a_cancel, commit_keyed_waits, claim_work, reclaim_work, fire_timers,
+        return_claims, delete_old_instances, start_with_keys, start_in_a_transaction, signal_in_a_transaction,
+        signal_a_key_in_a_transaction, cancel_in_a_transaction, migrate_an_instance,
+    )
+}  # fmt: skip

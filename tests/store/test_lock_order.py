@@ -1,0 +1,163 @@
+"""Whoever locks, locks in one order: every pair of verbs meets here in forced interleavings, and none deadlocks.
+
+Waiting is allowed only where it is listed: claims, recovery and timers wait for nobody, and nobody waits for a caller's
+open transaction except for the very same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from itertools import combinations_with_replacement
+from typing import Any
+
+import psycopg
+import pytest
+import schema_rows
+from store_verbs import VERBS, Actor, Verb, World, build
+
+from holdfast.store.session import DatabaseError
+from holdfast.testing import copied_database
+
+pytestmark = pytest.mark.anyio
+
+Db = psycopg.Connection[Any]
+PAIRS = list(combinations_with_replacement(VERBS, 2))
+TABLES = ("instances", "steps", "step_receipts", "outbox_receipts", "work", "signals", "timers", "key_waits", "key_events",
+          "event_keys", "events", "workers")  # fmt: skip
+
+# What a guard may say to the later of two: read again, decide again.
+RACES = {"HF001", "23505", "55P03", "HF404"}
+
+COMMITS = {"commit_with_locks", "commit_in_one_flush", "commit_a_cancel", "commit_keyed_waits"}
+INSTANCE_HOLDERS = COMMITS | {"delete_old_instances", "migrate_an_instance"}
+WORK_HOLDERS = {"claim_work", "reclaim_work", "return_claims", "delete_old_instances"}
+
+# waiter → for whom it may wait. Every wait ends: by the other's commit, which waits for nothing, or by lock_timeout.
+MAY_WAIT: dict[str, set[str]] = {
+    # Its writes meet short transactions of the engine on work and timers, never a caller's.
+    "commit_with_locks": WORK_HOLDERS | {"fire_timers"},
+    "commit_a_cancel": WORK_HOLDERS | {"fire_timers"},
+    # It took no locks before, and gives up after a tenth of a second.
+    "commit_in_one_flush": INSTANCE_HOLDERS | WORK_HOLDERS | {"fire_timers"},
+    # The sender of a keyed event and the commit that opens a wait for it take turns.
+    "commit_keyed_waits": {"commit_keyed_waits", "signal_a_key_in_a_transaction"},
+    "signal_a_key_in_a_transaction": {"commit_keyed_waits", "signal_a_key_in_a_transaction"},
+    # The same key, the same id: whether the first one counts is known at its commit.
+    "start_with_keys": {"start_with_keys", "start_in_a_transaction"},
+    "start_in_a_transaction": {"start_with_keys", "start_in_a_transaction"},
+    "signal_in_a_transaction": {"signal_in_a_transaction"},
+    # One instance, holding nothing else.
+    "migrate_an_instance": INSTANCE_HOLDERS,
+    # They hold what they delete or return; the holder of the rest is in the middle of its own short transaction.
+    "delete_old_instances": COMMITS | WORK_HOLDERS | {"fire_timers"},
+    "return_claims": COMMITS | WORK_HOLDERS,
+    "claim_work": set(),
+    "reclaim_work": set(),
+    "fire_timers": set(),
+    "cancel_in_a_transaction": set(),
+}
+
+
+@pytest.fixture(scope="module")
+def dsn(holdfast_server: str) -> Iterator[str]:
+    with copied_database(holdfast_server) as database:
+        yield database.dsn
+
+
+@pytest.fixture
+def monitor(dsn: str) -> Iterator[Db]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"truncate {', '.join(f'holdfast.{table}' for table in TABLES)}")
+        schema_rows.insert(connection, "definitions", schema_rows.definition(version=_next_version(connection)))
+        yield connection
+
+
+def _next_version(db: Db) -> int:
+    row = db.execute("select coalesce(max(version), 0) + 1 from holdfast.definitions").fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.fixture
+async def actors(dsn: str) -> AsyncIterator[tuple[Actor, Actor]]:
+    left, right = await Actor.enter("left", dsn), await Actor.enter("right", dsn)
+    yield left, right
+    await left.leave()
+    await right.leave()
+
+
+class Run:
+    """One verb under way, a flush at a time."""
+
+    def __init__(self, name: str, actor: Actor, world: World) -> None:
+        self.name = name
+        self.actor = actor
+        self.is_over = False
+        self.error: str | None = None
+        self.waited = False
+        self._flushes = VERBS[name](actor, world)
+        self._task: asyncio.Task[None] | None = None
+
+    async def step(self, monitor: Db) -> None:
+        """Go on by one flush, or find that it cannot: then it hangs on a lock until the other has ended."""
+        if self._task is None and not self.is_over:
+            self._task = asyncio.create_task(self._go_on())
+        if self._task is None:
+            return
+        while not (await asyncio.wait({self._task}, timeout=0.005))[0]:
+            if self._is_blocked(monitor):
+                self.waited = True
+                return
+        self._task = None
+
+    async def end(self, monitor: Db) -> None:
+        while not self.is_over:
+            await self.step(monitor)
+
+    async def _go_on(self) -> None:
+        try:
+            await anext(self._flushes)
+        except StopAsyncIteration:
+            self.is_over = True
+        except (DatabaseError, psycopg.Error) as failure:
+            self.is_over = True
+            self.error = failure.sqlstate
+            await self.actor.give_up()
+
+    def _is_blocked(self, monitor: Db) -> bool:
+        found = monitor.execute(
+            "select 1 from pg_stat_activity where application_name = %s and datname = current_database()"
+            " and cardinality(pg_blocking_pids(pid)) > 0",
+            [self.actor.name],
+        )
+        return found.fetchone() is not None
+
+
+def schedules(first: int, second: int) -> list[str]:
+    """One goes so far, then the other goes all the way; and both step by step."""
+    found = [f"{'a' * n}{'b' * second}{'a' * (first - n)}" for n in range(1, first)]
+    found += [f"{'b' * n}{'a' * first}{'b' * (second - n)}" for n in range(1, second)]
+    return [*found, "ab" * max(first, second), "ba" * max(first, second)]
+
+
+FLUSHES = 5  # the most any verb has; a step of one that is over does nothing
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
+async def test_a_pair(one: str, other: str, actors: tuple[Actor, Actor], monitor: Db) -> None:
+    for schedule in schedules(FLUSHES, FLUSHES):
+        world = await build(actors[0].session)
+        runs = {"a": Run(one, actors[0], world), "b": Run(other, actors[1], world)}
+        for turn in schedule:
+            await runs[turn].step(monitor)
+        await asyncio.gather(*(run.end(monitor) for run in runs.values()))
+        for run, against in ((runs["a"], other), (runs["b"], one)):
+            where = f"{run.name} against {against}, {schedule}"
+            assert run.error is None or run.error in RACES, f"{run.error}: {where}"
+            assert not run.waited or against in MAY_WAIT[run.name], f"waited: {where}"
+
+
+def test_every_verb_says_for_whom_it_waits() -> None:
+    assert set(MAY_WAIT) == set(VERBS)

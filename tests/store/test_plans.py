@@ -1,0 +1,309 @@
+"""The form of a statement leaves one plan: the same on empty tables, on full ones, and when the statistics are wrong.
+
+`HOLDFAST_PROFILE=long pytest tests/store/test_plans.py` compares ten thousand instances with a million instead of a
+hundred thousand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from store_fill import (
+    HISTORY,
+    LIVE,
+    QUEUES,
+    WORKER,
+    analyse_one_page,
+    define,
+    fill,
+    ids,
+    moment,
+    pretend,
+    stop_autovacuum,
+)
+from store_plans import (
+    Db,
+    Plan,
+    accesses,
+    be_tenant,
+    buffers,
+    explain,
+    measure,
+    node_types,
+    pin,
+    sorts_before_locking,
+)
+
+from holdfast.store.statements import SQL
+from holdfast.testing import copied_database
+
+SMALL = 10_000
+LARGE = {"short": 100_000, "long": 1_000_000}[os.environ.get("HOLDFAST_PROFILE", "short")]
+ROWS = 200
+
+TENANTS = {
+    "list_events": {"events_pkey"},
+    "list_instances": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
+    "list_instances_by_business_key": {"instances_by_business_key"},
+    "list_instances_by_status": {"instances_by_status"},
+    "list_steps": {"steps_pkey"},
+    "read_instance": {"instances_pkey"},
+}
+WORKERS = {
+    "bury_signals": {"signals_pkey"},
+    "claim_instances": {"signals_ready", "instances_pkey"},
+    "claim_work": {"work_ready", "work_pkey", "steps_pkey", "instances_pkey"},
+    "close_steps": {"steps_pkey"},
+    "count_attempts": {"signals_pkey"},
+    "count_open_work": {"signals_ready", "work_ready", "work_owner", "timers_due"},
+    "delete_key_waits": {"key_waits_by_instance"},
+    "delete_signals": {"signals_pkey"},
+    "delete_timers": {"timers_pkey"},
+    "delete_work": {"work_pkey"},
+    "drop_work": {"work_pkey"},
+    "find_lost_work": {"work_pkey"},
+    "find_outbox_receipts": {"outbox_receipts_pkey"},
+    "find_started": {"instances_idempotency"},
+    "fire_timers": {"timers_due", "timers_pkey"},
+    "hand_off_work": {"work_pkey"},
+    "insert_effects": set[str](),
+    "insert_events": set[str](),
+    "insert_instances": set[str](),
+    "insert_key_waits": set[str](),
+    "insert_outbox_receipts": set[str](),
+    "insert_receipts": set[str](),
+    "insert_signals": set[str](),
+    "insert_timers": set[str](),
+    "insert_work": set[str](),
+    "keep_events": set[str](),
+    "list_leased_work": {"work_owner"},
+    "lock_event_keys": set[str](),
+    "lock_instances": {"instances_pkey"},
+    "open_steps": set[str](),
+    "read_key_events": {"key_events_pkey"},
+    "read_next_due": {"timers_due"},
+    "read_signals": {"signals_pkey"},
+    "reclaim_work": {"work_owner", "work_deadline", "work_pkey"},
+    "retry_steps": {"steps_pkey"},
+    "return_claims": {"work_pkey", "steps_pkey"},
+    "return_work": {"work_pkey"},
+    "start_instances": set[str](),
+    "supersede_steps": {"steps_pkey"},
+    "take_idle_work": {"work_pkey"},
+    "take_kept_events": {"inbox_pkey"},
+    "update_instances": {"instances_pkey"},
+}
+EXPECTED = TENANTS | WORKERS
+
+# Indexes that a statement may walk in order from one end, because it stops after what it was asked for.
+WALKED = {("claim_instances", "signals_ready"), ("count_open_work", "signals_ready"), ("read_next_due", "timers_due")}
+# Tables with a row per process or per published flow: reading all of them is no matter.
+SHORT_TABLES = {"workers", "definitions"}
+# Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
+SELDOM = {
+    "find_definition", "insert_definition", "insert_worker", "list_definitions", "load_definition", "prune_workers",
+    "renew_lease", "stop_worker",
+}  # fmt: skip
+
+STATES: dict[str, Callable[[Db], object]] = {
+    "never analysed": lambda _: None,
+    "vacuumed when empty": lambda db: db.execute("vacuum analyze"),
+    "vacuumed with one page": analyse_one_page,
+    "grown without analyse": lambda db: fill(db, HISTORY | QUEUES, 20_000),
+    "twenty thousand": lambda db: db.execute("analyze"),
+    "believed a million": lambda db: pretend(db, 50),
+}
+
+Explained = dict[tuple[str, str], Plan]
+
+
+@pytest.fixture(scope="module")
+def plans(holdfast_server: str) -> Iterator[Explained]:
+    """The plan of every statement in every state; the states follow one another in one database."""
+    found: Explained = {}
+    with copied_database(holdfast_server) as database, _connected(database.dsn) as db:
+        stop_autovacuum(db)
+        define(db)
+        for state, enter in STATES.items():
+            enter(db)
+            for name in EXPECTED:
+                found[state, name] = _in_role(db, name, lambda db, name=name: explain(db, name))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def leading(holdfast_server: str) -> Iterator[dict[str, str]]:
+    """The first column of every index."""
+    with copied_database(holdfast_server) as database, _connected(database.dsn) as db:
+        yield dict(
+            db.execute(
+                "select c.relname, a.attname from pg_index x join pg_class c on c.oid = x.indexrelid"
+                " join pg_attribute a on a.attrelid = c.oid and a.attnum = 1"
+                " where c.relnamespace = 'holdfast'::regnamespace"
+            ).fetchall()
+        )
+
+
+def _connected(dsn: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+
+
+def _in_role(db: Db, name: str, act: Callable[[Db], Plan]) -> Plan:
+    """In a transaction that leaves nothing behind."""
+    with db.transaction(force_rollback=True):
+        if name in TENANTS:
+            be_tenant(db, "small")
+        else:
+            pin(db)
+        plan = act(db)
+    db.execute("deallocate all")
+    return plan
+
+
+def test_every_statement_that_reads_a_table_has_an_expected_plan() -> None:
+    table = re.compile(rb"\b(from|join|using|into|update|delete from) holdfast\.")
+    assert {name for name, statement in SQL.all.items() if table.search(statement.sql)} - SELDOM == set(EXPECTED)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_the_plan_is_the_intended_one(plans: Explained, leading: dict[str, str], name: str, state: str) -> None:
+    plan = plans[state, name]
+    used = {a for a in accesses(plan) if a.table not in SHORT_TABLES}
+    assert {a.index for a in used} == EXPECTED[name] - {"definitions_org_id_kind_name_version_key"}
+    for access in used:
+        assert access.index is not None
+        if (name, access.index) not in WALKED:
+            # A condition on later columns alone would mean reading the whole index.
+            assert f"({leading[access.index]} " in access.condition, str(access)
+    assert not node_types(plan) & {"Hash Join", "Merge Join", "Bitmap Heap Scan", "Materialize", "Memoize"}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", sorted(n for n in WORKERS if b" unnest(" in SQL.all[n].sql))
+def test_a_batch_probes_once_per_row(plans: Explained, name: str, state: str) -> None:
+    outside = [str(a) for a in accesses(plans[state, name]) if not a.inside]
+    if name == "count_open_work":
+        outside = [a for a in outside if "work_ready" in a]
+    assert outside == []
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", ["claim_instances", "claim_work", "fire_timers", "reclaim_work"])
+def test_a_claim_takes_rows_in_the_order_of_its_index(plans: Explained, name: str, state: str) -> None:
+    assert not sorts_before_locking(plans[state, name])
+
+
+# What the plans cost
+
+
+@pytest.fixture(scope="module")
+def grown(holdfast_server: str) -> Iterator[tuple[Db, Db]]:
+    """The same live instances and queues, before little and before much history, analysed when they were empty."""
+    with (
+        copied_database(holdfast_server) as small,
+        copied_database(holdfast_server) as large,
+        _connected(small.dsn) as few,
+        _connected(large.dsn) as many,
+    ):
+        for db, size in ((few, SMALL), (many, LARGE)):
+            stop_autovacuum(db)
+            define(db)
+            analyse_one_page(db)
+            fill(db, HISTORY, size)
+            fill(db, QUEUES, LIVE)
+        yield few, many
+
+
+@pytest.fixture(scope="module", params=["analysed when empty", "analysed"])
+def sized(request: pytest.FixtureRequest, grown: tuple[Db, Db]) -> tuple[Db, Db]:
+    if request.param == "analysed":
+        for db in grown:
+            db.execute("analyze")
+    return grown
+
+
+def _commit(db: Db) -> dict[str, list[Any]]:
+    """The statements of a claim and of an advance over live instances, with their parameters."""
+    numbers = range(5, 5 + 9 * ROWS, 9)
+    live, steps, now = ids(db, numbers), ids(db, [2 * n + 1 for n in numbers]), moment(db)
+    buckets, none = [id.bytes[15] for id in live], [None] * ROWS
+
+    def same(value: Any) -> list[Any]:
+        return [value] * ROWS
+
+    return {
+        "claim_work": [["main"], ROWS, WORKER],
+        "claim_instances": [ROWS],
+        "lock_instances": [live, buckets, same(3)],
+        "read_signals": [live, buckets, 32],
+        "update_instances": [live, buckets, same(3), same(4), same("running"), none, same("{}"), none, none, none, none,
+                             none, now, WORKER, ROWS],
+        "delete_signals": [live, buckets, live, ROWS],
+        "insert_receipts": [live, buckets, same("0@9"), same("forward"), same(0), same("huge"), same(b"0"), steps, now],
+        "close_steps": [live, buckets, same(now), steps, same("completed"), same("done"), none, none, none, none,
+                        same(4), same(0), none, now, ROWS],
+        "insert_events": [live, buckets, same("huge"), same(4), same(0), same("closed"), none, none, none, none, now],
+    }  # fmt: skip
+
+
+def test_claim_and_advance_touch_the_same_pages_whatever_the_history(sized: tuple[Db, Db]) -> None:
+    few, many = (_pages(db) for db in sized)
+    assert sum(many.values()) <= 1.2 * sum(few.values()), (few, many)
+    probes = {"claim_work": 2}  # of steps and instances; all others visit one table of history per row
+    for name in few:
+        # One more level of a B-tree is the only thing a hundred times more history may cost.
+        assert many[name] <= few[name] + ROWS * probes.get(name, 1) + 50, (name, few, many)
+
+
+def _pages(db: Db) -> dict[str, int]:
+    """How many pages each statement touches."""
+    return {
+        name: buffers(_in_role(db, name, lambda db, name=name, values=values: measure(db, name, values)))
+        for name, values in _commit(db).items()
+    }
+
+
+def _page(org: str, flow: str | None, after: Any, wanted: str | None) -> list[Any]:
+    return [org, flow, after, 50, wanted]
+
+
+LISTS: dict[str, tuple[str, str, Callable[[Db], list[Any]]]] = {
+    "a small organisation beside a huge one": ("list_instances", "small", lambda _: _page("small", None, None, None)),
+    "the huge organisation": ("list_instances", "huge", lambda _: _page("huge", None, None, None)),
+    "a rare flow": ("list_instances", "huge", lambda _: _page("huge", "rare", None, None)),
+    "what is completed": ("list_instances", "huge", lambda _: _page("huge", None, None, "completed")),
+    "deep in the pages": (
+        "list_instances", "huge", lambda db: _page("huge", "order", ids(db, [SMALL // 2])[0], None)),
+    "what failed": ("list_instances_by_status", "huge", lambda _: _page("huge", None, None, "failed")),
+    "what failed in a small organisation": (
+        "list_instances_by_status", "small", lambda _: _page("small", None, None, "failed")),
+    "what failed, deep in the pages": (
+        "list_instances_by_status", "huge", lambda db: _page("huge", None, ids(db, [SMALL // 2])[0], "failed")),
+    "a business key": (
+        "list_instances_by_business_key", "huge", lambda _: _page("huge", None, None, "customer-31")),
+    "one instance": ("read_instance", "huge", lambda db: [ids(db, [5001])[0], ids(db, [5001])[0].bytes[15], "huge"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_a_list_reads_little_more_than_its_page(sized: tuple[Db, Db], what: str) -> None:
+    name, org, values = LISTS[what]
+    few, many = (_read(db, name, org, values(db)) for db in sized)
+    for plan in (few, many):
+        assert buffers(plan) <= 250, (buffers(few), buffers(many))
+    assert buffers(many) <= buffers(few) + 110, (buffers(few), buffers(many))
+
+
+def _read(db: Db, name: str, org: str, values: list[Any]) -> Plan:
+    with db.transaction(force_rollback=True):
+        be_tenant(db, org)
+        plan = measure(db, name, values)
+    db.execute("deallocate all")
+    assert plan["Actual Rows"] <= 50
+    return plan

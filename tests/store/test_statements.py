@@ -1,0 +1,94 @@
+"""Every statement of the store: it says what it is for, somebody runs it, it fits the schema and the rights it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from store_plans import Db, be_tenant, pin, prepare
+
+import holdfast
+from holdfast.store.statements import SQL
+from holdfast.testing import copied_database
+
+SOURCE = Path(holdfast.__file__).parent
+FILES = sorted((SOURCE / "store" / "sql").rglob("*.sql"))
+PYTHON = {path: path.read_text() for path in SOURCE.rglob("*.py")}
+
+# Run in the role of an organisation, behind row-level security.
+TENANTS = (
+    "list_events", "list_instances", "list_instances_by_business_key", "list_instances_by_status", "list_steps",
+    "read_instance",
+)  # fmt: skip
+# These change the role, so they are sent before any other is taken.
+BEFORE_A_ROLE = ("lend_transaction", "pin_impatiently", "pin_transaction", "use_tenant", "use_worker")
+
+
+@pytest.fixture(scope="module")
+def dsn(holdfast_server: str) -> Iterator[str]:
+    """One database for all: nothing is written here."""
+    with copied_database(holdfast_server) as database:
+        yield database.dsn
+
+
+@pytest.fixture
+def db(dsn: str) -> Iterator[Db]:
+    with psycopg.connect(dsn, prepare_threshold=None) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_first_line_is_a_sentence_of_purpose(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    assert re.fullmatch(r"-- [A-Z].{15,}[.?]", first), first
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_holds_one_statement_named_verb_noun(path: Path) -> None:
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)+", path.stem)
+    assert ";" not in re.sub(r"--[^\n]*", "", path.read_text())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_is_used(path: Path) -> None:
+    # As SQL.name, or as a quoted name where the order of a commit or the verbs of a borrowed connection are listed.
+    used = re.compile(rf"\bSQL\.{path.stem}\b|\"{path.stem}\"")
+    assert [source for source, text in PYTHON.items() if used.search(text)], f"nobody runs {path.name}"
+
+
+def test_every_name_that_is_used_has_a_file() -> None:
+    names = {name for text in PYTHON.values() for name in re.findall(r"\bSQL\.([a-z]+(?:_[a-z]+)+)\b", text)}
+    assert names
+    assert names <= set(SQL.all)
+
+
+def test_a_name_without_a_file_is_an_error_at_import() -> None:
+    with pytest.raises(AttributeError, match=r"no sql/read_nothing\.sql"):
+        SQL.read_nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(set(SQL.all) - set(TENANTS) - set(BEFORE_A_ROLE)))
+def test_a_worker_may_prepare_and_plan_it(db: Db, name: str) -> None:
+    pin(db)
+    _plan(db, name)
+
+
+@pytest.mark.parametrize("name", TENANTS)
+def test_a_tenant_may_prepare_and_plan_it(db: Db, name: str) -> None:
+    be_tenant(db, "acme")
+    _plan(db, name)
+
+
+@pytest.mark.parametrize("name", BEFORE_A_ROLE)
+def test_any_login_may_prepare_it(db: Db, name: str) -> None:
+    _plan(db, name)
+
+
+def _plan(db: Db, name: str) -> None:
+    """Planning checks the rights on tables and functions too; a Parse alone would not."""
+    count = prepare(db, name)
+    nothing = ", ".join(["null"] * count)
+    db.execute(f"explain execute {name}{f'({nothing})' if count else ''}")
