@@ -266,7 +266,9 @@ async def migrate_an_instance(actor: Actor, world: World) -> AsyncIterator[None]
     await actor.conn.execute("set local holdfast.migrating = 'on'")
     await actor.conn.execute("select from holdfast.instances where id = %s for no key update", [id])
     yield
-    await actor.conn.execute("update holdfast.instances set flow_version = 2, version = version + 1 where id = %s", [id])
+    await actor.conn.execute(
+        "update holdfast.instances set flow_version = 2, version = version + 1 where id = %s", [id]
+    )
     yield
     await actor.conn.commit()
 

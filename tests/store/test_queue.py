@@ -111,7 +111,14 @@ def held(db: Db) -> dict[bytes, tuple[bytes | None, int]]:
 async def test_a_claim_brings_all_that_a_call_needs(session: Session, db: Db) -> None:
     [first] = await enqueue(session, timeout=30.0)
     [work] = await claim(session)
-    assert (work.instance, work.path, work.node, work.fence, work.calls, work.hop) == (first.id, "0", "reserve", 2, 1, 1)
+    assert (work.instance, work.path, work.node, work.fence, work.calls, work.hop) == (
+        first.id,
+        "0",
+        "reserve",
+        2,
+        1,
+        1,
+    )
     assert (work.definition, work.org, work.input) == (first.definition, "acme", b'{"amount": 5}')
     [row] = db.execute(
         "select w.worker, w.fence, s.fence, s.calls, w.deadline_at between clock_timestamp() and"

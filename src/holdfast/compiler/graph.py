@@ -54,7 +54,7 @@ KINDS: Final[dict[str, Behaviour]] = {
     "terminal": Behaviour.END,  # ends the whole instance: reaching it escapes every scope
 }
 
-BRANCHING: Final = frozenset({"condition", "rule", "lifecycle_gate"})  # kinds that must record chosen_edge_ids
+BRANCHING: Final = frozenset({"condition", "rule", "lifecycle_gate"})  # kinds that exist to choose a way
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.compiler.compiled import Compiled
 from holdfast.compiler.expressions import Expression, compile_expression
-from holdfast.compiler.graph import BRANCHING, Behaviour, Edge, Node, Policy, Retry
+from holdfast.compiler.graph import Behaviour, Edge, Node, Policy, Retry
 
 ONE_CALL = Retry()
 CALL_QUEUE = "call:"  # calls are claimed by the workers that offer the operation, apart from handlers of that name
@@ -36,7 +36,6 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     retry: Retry
     queue: str
     keeps_value: bool  # the token must carry its value: the output alone does not decide what comes next
-    branching: bool
     is_split: bool
     mapping: dict[str, Expression] | None
     key: Expression | None
@@ -89,7 +88,6 @@ def _place(node: Node, compiled: Compiled) -> Place:
         retry=(node.retry or ONE_CALL) if node.idempotent else ONE_CALL,
         queue=_queue(node),
         keeps_value=_keeps_value(node, ways, compiled.policy),
-        branching=node.kind in BRANCHING,
         is_split=node.kind == "split",
         mapping={k: _value(e, compiled) for k, e in node.input.items()} if node.input is not None else None,
         key=_value(node.wait.key, compiled) if node.wait and node.wait.key else None,

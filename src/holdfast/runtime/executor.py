@@ -117,7 +117,7 @@ class Executor:
                 raise
             self._deliver(Item(job.instance, failed(job, failure)))
             return
-        self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw)))
+        self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw), input=job.input))
 
     async def _call(self, handler: Handler, job: Job) -> object:
         context = Context(job, self._is_lost)

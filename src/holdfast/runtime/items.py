@@ -43,6 +43,7 @@ class Item(msgspec.Struct, gc=False):
     answer: asyncio.Future[Any] | None = None  # of an Outcome
     tries: int = 0
     unsure: bool = False  # the answer of a commit with it was lost: it may have been applied
+    input: bytes | None = None  # what the step was called with, should its result turn out not to be storable
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
 
 
@@ -62,6 +63,8 @@ class _Envelope(msgspec.Struct):
     output: msgspec.Raw = msgspec.Raw(b"null")
     error: Failure | None = None
     if_version: int | None = None
+    child: str | None = None
+    effect: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
@@ -72,7 +75,7 @@ def from_queue(queued: QueuedSignal, input: bytes | None) -> Item:
     try:
         envelope = _decode(queued.payload)
         signal = _SIGNALS[queued.kind](queued, envelope, input)
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError) as failure:
+    except (msgspec.MsgspecError, KeyError, ValueError) as failure:
         raise PayloadError(
             f"The queued {queued.kind!r} signal cannot be read: {failure}",
             code="SIGNAL_UNREADABLE",
@@ -86,14 +89,18 @@ def _optional(raw: msgspec.Raw) -> bytes | None:
     return None if data == b"null" else data
 
 
+def _hex(id: str | None) -> bytes | None:
+    return None if id is None else bytes.fromhex(id)
+
+
 _Reader = Callable[[QueuedSignal, _Envelope, bytes | None], Signal]
 
 _SIGNALS: dict[str, _Reader] = {
     "started": lambda _q, _e, input: Started(input if input is not None else b"{}"),
     "timer": lambda _q, e, _: TimerDue(e.path, e.wait, e.purpose),
     "event": lambda q, e, _: EventArrived(q.id, e.event, _optional(e.payload), e.node, e.token),
-    "child_finished": lambda _q, e, _: ChildFinished(e.token or "", e.status, bytes(e.output), e.error),
-    "receipt": lambda _q, e, _: ReceiptArrived(e.token or "", bytes(e.output), e.error),
+    "child_finished": lambda _q, e, _: ChildFinished(e.token or "", e.status, bytes(e.output), e.error, _hex(e.child)),
+    "receipt": lambda _q, e, _: ReceiptArrived(e.token or "", bytes(e.output), e.error, _hex(e.effect)),
     "cancel": lambda _q, e, _: Cancel(e.reason),
     "abort": lambda _q, e, _: Abort(e.reason),
     "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR"),

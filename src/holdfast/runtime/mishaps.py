@@ -201,7 +201,7 @@ def _as_failure(item: Item, error: DatabaseError) -> Item:
     done = item.signal
     assert isinstance(done, WorkDone)
     failure = Failure("RESULT_REFUSED", f"The database refused the result: {error.text}")
-    return Item(item.instance, WorkFailed(done.path, done.step, done.fence, failure, 1, retryable=False))
+    return Item(item.instance, WorkFailed(done.path, done.step, done.fence, failure, 1, False, item.input))
 
 
 def _as_store_error(error: DatabaseError) -> StoreError:

@@ -23,7 +23,7 @@ class StandingSession(Session):
     def __init__(self, dsn: str, session: Session) -> None:
         self._dsn = dsn
         self._present = session
-        self._opening = asyncio.Lock()
+        self._turn = asyncio.Lock()
 
     @classmethod
     async def open(cls, dsn: str) -> StandingSession:
@@ -46,7 +46,8 @@ class StandingSession(Session):
         """Again on a new connection when the present one turns out to be gone; a server that is away is told at once."""
         for last in (*[False] * (TRIES - 1), True):
             try:
-                return await send(await self._connected())
+                async with self._turn:  # whoever waits here does not find out on a connection that broke meanwhile
+                    return await send(await self._connected())
             except Disconnected as failure:
                 if last:
                     raise _lost(failure) from None
@@ -59,11 +60,10 @@ class StandingSession(Session):
         raise AssertionError("the last try answers or raises")
 
     async def _connected(self) -> Session:
-        async with self._opening:
-            if self._present.broken:
-                await self._present.close()
-                self._present = await Session.open(self._dsn)
-            return self._present
+        if self._present.broken:
+            await self._present.close()
+            self._present = await Session.open(self._dsn)
+        return self._present
 
 
 def _lost(failure: Disconnected) -> StoreError:
