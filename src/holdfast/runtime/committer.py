@@ -90,6 +90,7 @@ class Committer:
         self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
         self.active = 0
         self.under_way: set[object] = set()  # commits whose answer has not been acted upon, calls included
+        self._claiming = 0  # instances the lanes may be taking on right now
         self._deferred = 0  # items of busy instances, about to come back
         self._busy: set[bytes] = set()
         self._wake = asyncio.Event()
@@ -144,7 +145,7 @@ class Committer:
     async def _lane(self, number: int) -> None:
         options = self.options
         while not self._stopping:
-            room = self.room() if self.signals_ready else 0
+            room = self.room() - self._claiming if self.signals_ready else 0
             if not self.buffer and room <= 0:
                 self._wake.clear()
                 await self._wake.wait()
@@ -156,17 +157,20 @@ class Committer:
             if not items and room <= 0:  # all that is there belongs to instances the other lane holds
                 await asyncio.sleep(options.linger / 4)
                 continue
+            room = max(0, room)
             self.active += 1
+            self._claiming += room
             flight = object()
             self.under_way.add(flight)
             try:
-                await self._commit(number, items, max(0, room))
+                await self._commit(number, items, room)
             except Exception:
                 log.exception("A commit failed in an unexpected way")
                 self._put_back(items)
                 await asyncio.sleep(RECONNECT_PAUSE)
             finally:
                 self.active -= 1
+                self._claiming -= room
                 self.under_way.discard(flight)
 
     async def answered(self) -> None:
@@ -328,6 +332,12 @@ class Committer:
     def release(self, ids: set[bytes]) -> None:
         """No lane holds these instances any more."""
         self._busy -= ids
+
+    def forget_older(self, id: bytes, version: int) -> None:
+        """The instance was changed elsewhere: a snapshot of another version would only cost a refused commit."""
+        cached = self.cache.get(id)
+        if cached is not None and cached.version != version:
+            del self.cache[id]
 
     def forget(self, ids: set[bytes]) -> None:
         for id in ids:

@@ -81,8 +81,11 @@ class Plan:
                 await self._complete(session, item)
 
     def make_unlocked(self, items: list[Item]) -> bool:
-        """Decide without a transaction; False when a decision turns out to need one."""
-        return not (any(self._take(item) for item in items) or self.broken)
+        """Decide without a transaction; False when a decision turns out to need one.
+
+        A refusal needs one too: our snapshot may be old, and only the locked row says that a result is really stale.
+        """
+        return not (any(self._take(item) for item in items) or self.broken or self.stale or self.refused)
 
     def batch(self) -> Batch:
         return Batch(

@@ -74,6 +74,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._strays = False
+        self._is_full = False
         self._tasks: list[asyncio.Task[None]] = []
         self.lease = Lease(dsn, self.queues, options.lease, self._new_incarnation)
 
@@ -180,6 +181,8 @@ class Worker:
                 if decision.timers or decision.outgoing or decision.children:
                     self.wake()
                     self._notifier.hint()
+        if self._is_full and len(self._held) * 2 < self.options.capacity:
+            self._wake.set()  # the last look stopped for want of room
         self.executor.dispatch()
 
     def _on_dispatch(self, plan: Plan, instance: Instance, dispatch: Dispatch) -> None:
@@ -283,7 +286,8 @@ class Worker:
     async def _claim(self) -> None:
         while not self._draining and self._is_fresh:
             limit = self._room()
-            if limit <= 0 or not self.queues:
+            self._is_full = limit <= 0
+            if self._is_full or not self.queues:
                 return
             worker = self.lease.id
             claimed = await queue.claim_work(self._session, self.queues, limit, worker)
@@ -299,6 +303,7 @@ class Worker:
         program = await self._committer.catalog.program(self._session, work.definition)
         place = program.places[work.node]
         self._held[work.instance, work.path] = work.fence
+        self._committer.forget_older(work.instance, work.version)
         if work.calls > place.retry.calls:
             self._deliver(Item(work.instance, _worn_out(work, place.node.idempotent)))
             return

@@ -26,6 +26,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, gc=False):
     definition: bytes
     org: str
     trace: str | None
+    version: int  # of the instance
 
 
 async def claim_work(session: Session, queues: Sequence[str], limit: int, worker: bytes) -> list[ClaimedWork]:
@@ -34,8 +35,9 @@ async def claim_work(session: Session, queues: Sequence[str], limit: int, worker
         ClaimedWork(
             instance, path.decode(), step, read_int(fence), node.decode(), input[1:], read_int(calls), read_int(hop),
             definition, org.decode(), None if trace is None else trace.decode(),
+            read_int(version),
         )
-        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, _ in rows(results[1])
+        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, version in rows(results[1])
     ]  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class StandingSession(Session):
         await self._present.close()
 
     async def _send(self, send: Callable[[Session], Awaitable[_Results]]) -> _Results:
-        """Again on a new connection when the present one turns out to be gone; a server that is away is told at once."""
+        """Again on a new connection when the present one turns out to be gone; an absent server is told at once."""
         for last in (*[False] * (TRIES - 1), True):
             try:
                 async with self._turn:  # whoever waits here does not find out on a connection that broke meanwhile
