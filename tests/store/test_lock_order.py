@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from itertools import combinations_with_replacement
 from typing import Any
 
 import psycopg
 import pytest
 import schema_rows
-from store_verbs import VERBS, Actor, Verb, World, build
+from store_verbs import VERBS, Actor, World, build
 
 from holdfast.store.session import DatabaseError
 from holdfast.testing import copied_database
@@ -24,8 +23,8 @@ pytestmark = pytest.mark.anyio
 
 Db = psycopg.Connection[Any]
 PAIRS = list(combinations_with_replacement(VERBS, 2))
-TABLES = ("instances", "steps", "step_receipts", "outbox_receipts", "work", "signals", "timers", "key_waits", "key_events",
-          "event_keys", "events", "workers")  # fmt: skip
+TABLES = ("instances", "steps", "step_receipts", "outbox_receipts", "work", "signals", "timers", "key_waits",
+          "key_events", "event_keys", "events", "workers")  # fmt: skip
 
 # What a guard may say to the later of two: read again, decide again.
 RACES = {"HF001", "23505", "55P03", "HF404"}

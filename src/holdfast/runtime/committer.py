@@ -236,6 +236,8 @@ class Committer:
             return None
         instances: dict[bytes, Instance] = {}
         for item in items:
+            if item.unsure:
+                return None
             if item.fresh is None:
                 cached = self.cache.get(item.instance)
                 if cached is None or item.tries or type(item.signal) not in _RESULTS:
@@ -246,7 +248,7 @@ class Committer:
         return plan if plan.make_unlocked(items) else None
 
     async def _write_locked(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> Plan:
-        known = [(i, self.cache.get(i)) for i in {item.instance for item in items if item.fresh is None}]
+        known = [(i, self.cache.get(i)) for i in {item.instance for item in items if item.fresh is None or item.unsure}]
         locked = await lock(session, known, claim)
         self.clock.observe(locked.now)
         if claim:

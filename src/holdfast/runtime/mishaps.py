@@ -71,8 +71,7 @@ class Mishaps:
         if kind == "race" and all(i.tries < MAX_TRIES for i in items):
             for item in items:
                 item.tries += 1
-                if item.fresh is not None and error.sqlstate == "23505":
-                    item.fresh = item.new = None  # it may be there already: a commit whose answer was lost
+                item.unsure = item.unsure or item.fresh is not None  # somebody's start is there already
             self._again(items)
             return
         await self._one_by_one(session, items)

@@ -154,7 +154,7 @@ class Plan:
         if entry is not None:
             instance = entry.decisions[-1].instance
         else:
-            found = item.fresh or self.locked.instances.get(item.instance)
+            found = self.locked.instances.get(item.instance) or item.fresh
             if found is None:
                 self.busy.append(item)
                 return False

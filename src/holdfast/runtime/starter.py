@@ -23,7 +23,8 @@ from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
 
 SESSIONS = 2
-MOST = 1000  # rows per statement
+MOST = 1000  # concurrent starts that share a commit
+PART = 250  # of a start_many
 TRIES = 5
 
 
@@ -76,8 +77,12 @@ class Starter:
         await done
 
     async def start_many(self, starts: Sequence[Start]) -> None:
-        for first in range(0, len(starts), MOST):
-            await self._write(starts[first : first + MOST])
+        """Store many, a few hundred to a commit: while the database writes one part, the next is being encoded."""
+        parts = [starts[first : first + PART] for first in range(0, len(starts), PART)]
+        results = await asyncio.gather(*(self._write(part) for part in parts), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     async def close(self) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)

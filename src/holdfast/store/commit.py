@@ -271,7 +271,7 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "insert_receipts": lambda b, _: (b.now,),
     "open_steps": lambda b, _: (b.now,),  # a step may open, be retried and close in one batch
     "retry_steps": lambda _b, rows: (len(rows),),
-    "close_steps": lambda b, rows: (b.now, *_span(rows), len(rows)),
+    "close_steps": lambda b, rows: (b.now, len(rows)),
     "supersede_steps": lambda _b, rows: (len(rows),),
     "insert_events": lambda b, _: (b.now,),
     "insert_timers": lambda b, _: (b.now,),
@@ -282,12 +282,6 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "insert_key_waits": lambda b, _: (b.now,),
     "delete_key_waits": lambda _b, _: (),
 }
-
-
-def _span(rows: Sequence[Any]) -> tuple[int, int]:
-    """The first and the last moment the steps of a batch were opened."""
-    moments = [row[2] for row in rows]
-    return min(moments), max(moments)
 
 
 def _waiting(after: Instance) -> tuple[str | None, int | None]:

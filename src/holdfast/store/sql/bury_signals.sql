@@ -8,6 +8,6 @@ with gone as (
 insert into holdfast.dead_letters (id, bucket, org_id, instance_id, source, envelope, reason, error, attempts, worker, created_at)
 select g.id, g.bucket, g.org_id, g.instance_id, 'signal',
     jsonb_build_object('kind', g.kind, 'payload', g.payload, 'ripe_at', g.ripe_at, 'trace', g.trace),
-    g.reason, g.failure, g.attempts + (g.reason <> 'ATTEMPTS_EXHAUSTED')::int, $6::uuid, holdfast.clock()
+    g.reason, g.failure, g.attempts + (g.reason <> 'ATTEMPTS_EXHAUSTED')::int, $6::uuid, (select holdfast.clock())
 from gone g
 on conflict do nothing

@@ -11,7 +11,7 @@ with ripe as materialized (
     order by w.ripe_at limit $2::bigint
 ), leased as (
     update holdfast.work t set worker = $3::uuid, fence = t.fence + 1,
-        deadline_at = holdfast.clock() + t.patience * interval '1 second'
+        deadline_at = (select holdfast.clock()) + t.patience * interval '1 second'
     from ripe r
     where t.instance_id = any(array[r.instance_id]) and t.path = r.path and t.bucket = r.bucket
     returning t.*

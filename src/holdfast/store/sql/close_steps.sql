@@ -7,8 +7,7 @@ with w as (
         $9::jsonb[], $10::jsonb[], $11::bigint[], $12::smallint[], $13::text[])
         as u(instance, bucket, at, id, status, outcome, chosen, output, error, closing, version, ordinal, actor)
     where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.created_at = u.at and t.id = u.id
-        and t.created_at >= $15::timestamptz and t.created_at <= $16::timestamptz -- prunes partitions once, not per row
         and t.closed_at is null
     returning 1
 )
-select holdfast.expect('close_steps', count(*), $17::bigint) from w
+select holdfast.expect('close_steps', count(*), $15::bigint) from w

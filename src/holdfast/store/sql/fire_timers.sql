@@ -1,5 +1,4 @@
--- Turn due timers into signals, oldest first. The moment is part of the signal's id: a timer that is set again
--- must not meet the signal of its last time, which a commit may be consuming right now.
+-- Turn due timers into signals, oldest first.
 with due as materialized (
     select t.instance_id, t.id, t.bucket from holdfast.timers t
     where t.due_at <= (select holdfast.clock())
@@ -10,6 +9,8 @@ with due as materialized (
     where t.instance_id = any(array[d.instance_id]) and t.id = d.id and t.bucket = d.bucket
     returning t.*
 )
+-- The moment is part of the signal's id: a timer that was set again must not meet the signal of its last time, which a
+-- commit may be consuming right now.
 insert into holdfast.signals (instance_id, bucket, id, org_id, kind, payload, ripe_at)
 select g.instance_id, g.bucket, md5(g.id::text || g.due_at::text)::uuid, g.org_id, 'timer',
     coalesce(g.payload, '{}') || jsonb_build_object('wait', g.wait, 'purpose', g.purpose, 'due_at', g.due_at), g.due_at
