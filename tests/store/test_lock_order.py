@@ -10,13 +10,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from itertools import combinations_with_replacement
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 import schema_rows
+from store_batches import ME
 from store_verbs import VERBS, Actor, World, build
 
-from holdfast.store.session import DatabaseError
+from holdfast.store.locks import PIN
+from holdfast.store.session import BEGIN, ROLLBACK, DatabaseError
+from holdfast.store.statements import SQL
 from holdfast.testing import copied_database
 
 pytestmark = pytest.mark.anyio
@@ -106,7 +110,7 @@ class Run:
         if self._task is None:
             return
         while not (await asyncio.wait({self._task}, timeout=0.005))[0]:
-            if self._is_blocked(monitor):
+            if is_blocked(self.actor, monitor):
                 self.waited = True
                 return
         self._task = None
@@ -114,6 +118,11 @@ class Run:
     async def end(self, monitor: Db) -> None:
         while not self.is_over:
             await self.step(monitor)
+
+    async def all(self) -> None:
+        """Without looking left or right."""
+        while not self.is_over:
+            await self._go_on()
 
     async def _go_on(self) -> None:
         try:
@@ -125,13 +134,14 @@ class Run:
             self.error = failure.sqlstate
             await self.actor.give_up()
 
-    def _is_blocked(self, monitor: Db) -> bool:
-        found = monitor.execute(
-            "select 1 from pg_stat_activity where application_name = %s and datname = current_database()"
-            " and cardinality(pg_blocking_pids(pid)) > 0",
-            [self.actor.name],
-        )
-        return found.fetchone() is not None
+
+def is_blocked(actor: Actor, monitor: Db) -> bool:
+    found = monitor.execute(
+        "select 1 from pg_stat_activity where application_name = %s and datname = current_database()"
+        " and cardinality(pg_blocking_pids(pid)) > 0",
+        [actor.name],
+    )
+    return found.fetchone() is not None
 
 
 def schedules(first: int, second: int) -> list[str]:
@@ -160,3 +170,96 @@ async def test_a_pair(one: str, other: str, actors: tuple[Actor, Actor], monitor
 
 def test_every_verb_says_for_whom_it_waits() -> None:
     assert set(MAY_WAIT) == set(VERBS)
+
+
+# How long and behind what a wait lasts
+
+
+@pytest.mark.parametrize("statement", ["drop_work", "return_claims"])
+async def test_work_is_locked_in_the_order_of_ids(
+    statement: str, actors: tuple[Actor, Actor], monitor: Db, dsn: str
+) -> None:
+    """Whatever order the batch has: one that waits for the first row holds none of the others."""
+    left, _ = actors
+    world = await build(left.session)
+    first, *others = (UUID(bytes=one.id) for one in world.members)
+    backwards = [(i.id, i.id[15], "0") for i in reversed(world.members)]
+    query = (
+        SQL.drop_work.rows(backwards)
+        if statement == "drop_work"
+        else SQL.return_claims.rows([(*row, 1) for row in backwards], ME)
+    )
+    with psycopg.connect(dsn) as holder:
+        holder.execute("select from holdfast.work where instance_id = %s for update", [first])
+        waiting = asyncio.create_task(left.session.run([BEGIN, PIN, query, ROLLBACK]))
+        await until_blocked(left, monitor)
+        with monitor.transaction():
+            free = monitor.execute(
+                "select instance_id from holdfast.work where instance_id = any(%s) and path = '0'"
+                " for update skip locked",
+                [others],
+            ).fetchall()
+        assert {row[0] for row in free} == set(others)
+    await waiting
+
+
+async def until_blocked(actor: Actor, monitor: Db) -> None:
+    async with asyncio.timeout(5):
+        while not is_blocked(actor, monitor):
+            await asyncio.sleep(0)
+
+
+async def test_a_commit_without_locks_gives_up_soon(actors: tuple[Actor, Actor], monitor: Db, dsn: str) -> None:
+    world = await build(actors[0].session)
+    with psycopg.connect(dsn) as holder:
+        holder.execute("select from holdfast.instances for update")
+        run = Run("commit_in_one_flush", actors[0], world)
+        async with asyncio.timeout(1.5):
+            await run.end(monitor)
+    assert run.error == "55P03"
+
+
+@pytest.mark.parametrize(
+    ("verb", "caller"),
+    [
+        ("commit_keyed_waits", "signal_a_key_in_a_transaction"),
+        ("start_with_keys", "start_in_a_transaction"),
+    ],
+)
+async def test_a_callers_open_transaction_holds_nobody_for_ever(
+    verb: str, caller: str, actors: tuple[Actor, Actor], monitor: Db
+) -> None:
+    left, right = actors
+    world = await build(left.session)
+    forgotten = Run(caller, right, world)
+    await forgotten.step(monitor)
+    run = Run(verb, left, world)
+    async with asyncio.timeout(10):
+        await run.end(monitor)
+    assert run.error == "55P03"
+    assert not forgotten.is_over
+    await right.give_up()
+
+
+async def test_a_crowd_of_all_verbs_never_deadlocks(dsn: str, monitor: Db) -> None:
+    """Without a conductor: where the statements themselves overlap, no flush boundary can force it."""
+    crowd = [await Actor.enter(f"crowd-{n}", dsn) for n in range(4)]
+    world = await build(crowd[0].session)
+    errors: set[str] = set()
+
+    async def act(actor: Actor, turns: list[str]) -> None:
+        for name in turns:
+            run = Run(name, actor, world)
+            await run.all()
+            errors.update({run.error} - {None})
+
+    names = list(VERBS)
+    await asyncio.gather(
+        *(
+            act(actor, [names[(n * 7 + turn * (n + 1)) % len(names)] for turn in range(60)])
+            for n, actor in enumerate(crowd)
+        )
+    )
+    for actor in crowd:
+        await actor.leave()
+    assert errors <= RACES

@@ -106,8 +106,8 @@ WALKED = {("claim_instances", "signals_ready"), ("count_open_work", "signals_rea
 SHORT_TABLES = {"workers", "definitions"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
-    "find_definition", "insert_definition", "insert_worker", "list_definitions", "load_definition", "prune_workers",
-    "renew_lease", "stop_worker",
+    "find_definition", "insert_definition", "insert_worker", "load_definition", "prune_workers", "renew_lease",
+    "stop_worker",
 }  # fmt: skip
 
 STATES: dict[str, Callable[[Db], object]] = {

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
-from holdfast.store.wire import array_encoder, scalar_encoder
+from holdfast.store.wire import array_encoder, scalar_encoder, single_encoder
 
 _PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)(\[\])?")
 
@@ -37,15 +37,19 @@ class Statement:
         if sorted(kinds) != list(range(1, len(kinds) + 1)):
             raise ValueError(f"{name}.sql: every parameter must be cast and numbered without gaps")
         self._columns = [array_encoder(kind) for kind, many in ordered if many]
+        self._singles = [single_encoder(kind) for kind, many in ordered if many]
         self._scalars = [scalar_encoder(kind) for kind, many in ordered if not many]
         if [many for _, many in ordered] != [True] * len(self._columns) + [False] * len(self._scalars):
             raise ValueError(f"{name}.sql: arrays come before scalars")
 
     def rows(self, batch: Sequence[tuple[Any, ...]], *scalars: Any) -> Query:
         """Bind a batch of rows, column by column."""
-        parameters: list[bytes | None] = [
-            encode(column) for encode, column in zip(self._columns, zip(*batch, strict=True), strict=True)
-        ]
+        parameters: list[bytes | None]
+        if len(batch) == 1:
+            parameters = [encode(value) for encode, value in zip(self._singles, batch[0], strict=True)]
+        else:
+            columns = zip(*batch, strict=True)
+            parameters = [encode(column) for encode, column in zip(self._columns, columns, strict=True)]
         parameters += [encode(value) for encode, value in zip(self._scalars, scalars, strict=True)]
         return Query(self.name, parameters)
 

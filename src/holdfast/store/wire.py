@@ -22,19 +22,20 @@ ArrayEncoder = Callable[[Sequence[Any]], bytes]
 
 
 class _Memo(dict[Any, bytes]):
-    """value → its length-prefixed bytes: nodes, statuses, versions and times repeat all the time."""
+    """value → prefix and length-prefixed bytes: nodes, statuses, versions and times repeat all the time."""
 
-    def __init__(self, encode: Encoder) -> None:
+    def __init__(self, encode: Encoder, prefix: bytes = b"") -> None:
         super().__init__()
         self._encode = encode
+        self._prefix = prefix
 
     def __missing__(self, value: Any) -> bytes:
         if value is None:
-            return NULL
+            return self._prefix + NULL
         if len(self) > _MEMO_LIMIT:
             self.clear()
         data = self._encode(value)
-        self[value] = data = _LENGTH(len(data)) + data
+        self[value] = data = self._prefix + _LENGTH(len(data)) + data
         return data
 
 
@@ -85,15 +86,31 @@ _ARRAYS: Final[dict[str, ArrayEncoder]] = {
     "uuid": _uuid_array,
     "jsonb": _jsonb_array,
     "bytea": _bytes_array(17),
-    **{
-        name: _memoised(*_SCALARS[name])
-        for name in ("boolean", "bigint", "smallint", "int", "text", "real", "timestamptz")
-    },
+    **{name: _memoised(*_SCALARS[name]) for name in _REPEATING},
 }
+
+
+def _single(name: str) -> Encoder:
+    """An array of one value, as a commit of a lone flow has a hundred of."""
+    oid, encode = _SCALARS[name]
+    head = _HEAD(1, 1, oid, 1, 1)
+    if name in _REPEATING:
+        return _Memo(encode, head).__getitem__
+    nothing = head + NULL
+    if name == "jsonb":
+        return lambda v: nothing if v is None else head + _JSONB_HEAD(len(v) + 1, 1) + v
+    return lambda v: nothing if v is None else head + _LENGTH(len(v)) + v
+
+
+_SINGLES: Final[dict[str, Encoder]] = {name: _single(name) for name in _SCALARS}
 
 
 def array_encoder(type_name: str) -> ArrayEncoder:
     return _ARRAYS[type_name]
+
+
+def single_encoder(type_name: str) -> Encoder:
+    return _SINGLES[type_name]
 
 
 def scalar_encoder(type_name: str) -> Callable[[Any], bytes | None]:
