@@ -1,93 +1,117 @@
-"""A door to PostgreSQL on loopback that can lose what passes through it: a COMMIT, or only the answer to one."""
+"""A door to PostgreSQL on loopback that can lose what passes through it: a COMMIT, or only the answer to one.
+
+It has a thread of its own, so that a busy event loop does not slow it down and its end does not depend on one.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
-from collections.abc import AsyncIterator
-from typing import Literal
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 # A pipeline binds the prepared statement `commit` to the unnamed portal; the server says when it is through.
-COMMIT_ASKED = re.compile(rb"B....\x00commit\x00", re.DOTALL)
-READY = b"Z\x00\x00\x00\x05"
+COMMIT_ASKED: Final = re.compile(rb"B....\x00commit\x00", re.DOTALL)
+READY: Final = b"Z\x00\x00\x00\x05"
+
+
+class Passage:
+    """One connection through the door."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client = client
+        self.server = server
+        self.is_doomed = False
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.close()
 
 
 class Door:
-    def __init__(self, socket: str, lose: Literal["commit", "answer"], which: set[int]) -> None:
-        self._socket = socket
+    def __init__(self, server: str, lose: Literal["commit", "answer"], which: set[int]) -> None:
+        self._server = server
         self._lose = lose
         self._which = which  # by number, counted over all connections
         self.commits = 0
         self.lost = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._ear = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve, name="door")
 
-    async def enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        inner, outer = await asyncio.open_unix_connection(self._socket)
-        doomed = asyncio.Event()
-        ways = [
-            asyncio.create_task(self._ask(reader, outer, doomed)),
-            asyncio.create_task(self._answer(inner, writer, doomed)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            pass  # the door closes; the listener would report it as an error
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for end in (outer, writer):
-                end.close()
-                with contextlib.suppress(OSError):
-                    await end.wait_closed()
-            self._tasks.discard(task)
+    def open(self) -> None:
+        self._thread.start()
 
-    async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, doomed: asyncio.Event) -> None:
-        while data := await reader.read(1 << 20):
-            for _ in COMMIT_ASKED.findall(data):
-                self.commits += 1
-                if self.commits in self._which:
-                    self.lost += 1
-                    if self._lose == "commit":
-                        return
-                    doomed.set()
-            server.write(data)
-            await server.drain()
+    def close(self) -> None:
+        self._bell.close()
+        self._thread.join()
 
-    async def _answer(self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, doomed: asyncio.Event) -> None:
-        while data := await server.read(1 << 20):
-            if doomed.is_set():
-                if READY in data:
+    def _serve(self) -> None:
+        passages: list[Passage] = []
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._ear, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._ear:
+                    for thing in (*passages, self._listener, self._ear, self._selector):
+                        thing.close()
                     return
-                continue  # the client never learns how far the server got
-            writer.write(data)
-            await writer.drain()
+                if key.fileobj is self._listener:
+                    passages.append(self._enter())
+                elif key.data in passages and not self._pass_on(key.data, key.fileobj is key.data.client):
+                    self._selector.unregister(key.data.client)
+                    self._selector.unregister(key.data.server)
+                    key.data.close()
+                    passages.remove(key.data)
 
-    async def close(self) -> None:
-        while self._tasks:
-            for task in list(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+    def _enter(self) -> Passage:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(self._server)
+        passage = Passage(self._listener.accept()[0], server)
+        self._selector.register(passage.client, selectors.EVENT_READ, passage)
+        self._selector.register(passage.server, selectors.EVENT_READ, passage)
+        return passage
+
+    def _pass_on(self, passage: Passage, from_client: bool) -> bool:
+        """False: the passage is over."""
+        try:
+            data = (passage.client if from_client else passage.server).recv(1 << 20)
+            if not data:
+                return False
+            if from_client:
+                return self._ask(passage, data)
+            if not passage.is_doomed:
+                passage.client.sendall(data)
+        except OSError:
+            return False
+        return not (passage.is_doomed and READY in data)  # the client never learns how far the server got
+
+    def _ask(self, passage: Passage, data: bytes) -> bool:
+        for _ in COMMIT_ASKED.findall(data):
+            self.commits += 1
+            if self.commits in self._which:
+                self.lost += 1
+                if self._lose == "commit":
+                    return False
+                passage.is_doomed = True
+        passage.server.sendall(data)
+        return True
 
 
-@contextlib.asynccontextmanager
-async def lossy_door(
-    dsn: str, lose: Literal["commit", "answer"], which: set[int]
-) -> AsyncIterator[tuple[Door, str]]:
+@contextmanager
+def lossy_door(dsn: str, lose: Literal["commit", "answer"], which: set[int]) -> Iterator[tuple[Door, str]]:
     """The door, and the address that leads through it."""
     options = conninfo_to_dict(dsn)
     door = Door(f"{options['host']}/.s.PGSQL.{options.get('port', 5432)}", lose, which)
-    listener = await asyncio.start_server(door.enter, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
+    door.open()
     try:
-        yield door, make_conninfo(dsn, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
+        yield door, make_conninfo(dsn, host="127.0.0.1", port=door.port, sslmode="disable", gssencmode="disable")
     finally:
-        listener.close()
-        await door.close()
-        await listener.wait_closed()
+        door.close()

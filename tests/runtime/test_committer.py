@@ -7,10 +7,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from running import Evidence, until
 
 from holdfast import Context, Engine, Flow
 from holdfast.errors import Busy, Refused, StoreError
+from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 

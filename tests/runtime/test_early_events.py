@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from running import Evidence
 
 from holdfast import Context, Engine
+from running import Evidence
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""When the connection goes: a COMMIT lost on the way, an answer lost on the way back, a server that dies and returns."""
+"""When the connection goes: a COMMIT lost on the way, its answer lost on the way back, a server that dies and returns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from running import Evidence, until
 from runtime_proxy import lossy_door
 
 from holdfast import Context, Engine, Flow
 from holdfast.errors import StoreError
 from holdfast.store import embedded
+from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 
@@ -64,15 +64,18 @@ async def test_a_lost_commit_neither_doubles_nor_loses_a_step(
 ) -> None:
     """Whatever the commit was for: starts, claims, results. Steps may be called once only, and are."""
     which = set(range(12, 200, 7))
-    async with lossy_door(holdfast_dsn, lose, which) as (door, dsn), Engine(dsn) as engine:
-        calls = counting(engine)
-        await engine.publish(journey())
-        async with engine.worker():
-            started = await asyncio.gather(*(engine.start("journey", {"n": n}) for n in range(FLOWS // 2)))
-            started += await engine.start_many("journey", [{"n": n} for n in range(FLOWS // 2)])
-            ids = {i.id for i in started}
-            await until(lambda: evidence.ask("select count(*) = 0 from holdfast.instances where completed_at is null"))
-            which.clear()
+    with lossy_door(holdfast_dsn, lose, which) as (door, dsn):
+        async with Engine(dsn) as engine:
+            calls = counting(engine)
+            await engine.publish(journey())
+            async with engine.worker():
+                started = await asyncio.gather(*(engine.start("journey", {"n": n}) for n in range(FLOWS // 2)))
+                started += await engine.start_many("journey", [{"n": n} for n in range(FLOWS // 2)])
+                ids = {i.id for i in started}
+                await until(
+                    lambda: evidence.ask("select count(*) = 0 from holdfast.instances where completed_at is null")
+                )
+                which.clear()
     assert door.lost >= 3
     assert calls == {(id, step): 1 for id in ids for step in STEPS}
     each_step_once(evidence)
@@ -90,16 +93,17 @@ async def test_a_lost_answer_does_not_apply_a_signal_twice(holdfast_dsn: str, ev
             {"id": "stop", "source": "count", "target": "end", "on": "stop"},
         ],
     }
-    async with lossy_door(holdfast_dsn, "answer", which) as (door, dsn), Engine(dsn) as engine:
-        await engine.publish(graph)
-        ids = [i.id for i in await engine.start_many("counter", [None] * 4)]
-        await engine.drain(timeout=30)
-        which.update(range(door.commits + 3, door.commits + 200, 5))
-        for _ in range(5):
-            await asyncio.gather(*(engine.signal(id, "tick") for id in ids for _ in range(2)))
-        which.clear()
-        assert door.lost >= 3
-        ended = [await engine.signal(id, "stop") for id in ids]
+    with lossy_door(holdfast_dsn, "answer", which) as (door, dsn):
+        async with Engine(dsn) as engine:
+            await engine.publish(graph)
+            ids = [i.id for i in await engine.start_many("counter", [None] * 4)]
+            await engine.drain(timeout=30)
+            which.update(range(door.commits + 3, door.commits + 200, 5))
+            for _ in range(5):
+                await asyncio.gather(*(engine.signal(id, "tick") for id in ids for _ in range(2)))
+            which.clear()
+            assert door.lost >= 3
+            ended = [await engine.signal(id, "stop") for id in ids]
     assert {i.status for i in ended} == {"completed"}
     assert evidence.rows(
         "select distinct count(*) filter (where outcome = 'tick') from holdfast.steps group by instance_id"
@@ -172,7 +176,7 @@ async def test_a_worker_leaves_in_time_when_the_server_is_gone(own_server: tuple
     await engine.open()
     calls = counting(engine)
     await engine.publish(journey())
-    async with asyncio.timeout(25):  # the committer alone may wait ten seconds for the server
+    async with asyncio.timeout(25):  # the committer alone waits five seconds for the server
         async with engine.worker(grace=0.5):
             await engine.start_many("journey", [{"n": n} for n in range(FLOWS)])
             await until(lambda: calls)

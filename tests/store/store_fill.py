@@ -34,7 +34,8 @@ HISTORY = {
             case when mod(n, 100) = 7 then 'rare' else 'order' end, 1,
             case when n <= {LIVE} then 'running' when mod(n, 500) = 3 then 'failed' else 'completed' end,
             3, '{{}}', '{{}}', '{{}}', case when mod(n, 2) = 0 then 'key-' || n end,
-            case when mod(n, 10) = 0 then 'customer-' || n / 100 end, moment, moment,
+            case when mod(n, 10) = 0 then 'customer-' || n / 100 end,
+            to_timestamp((1700000000000 + n - mod(n, 10)) / 1000.0), moment,
             case when n > {LIVE} then moment end
         from {_NUMBERED}""",
     "steps": f"""

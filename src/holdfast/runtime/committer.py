@@ -103,7 +103,7 @@ class Committer:
         self._sessions = [await Session.open(self.dsn) for _ in range(self.options.lanes)]
         self._tasks = [asyncio.create_task(self._lane(n), name=f"holdfast-lane-{n}") for n in range(self.options.lanes)]
 
-    async def stop(self, patience: float = 10.0) -> None:
+    async def stop(self, patience: float = 5.0) -> None:
         """Commit what is buffered, then close; a database that is away is not waited for without end."""
         deadline = asyncio.get_running_loop().time() + patience
         while not self.is_idle and not any(t.done() for t in self._tasks):

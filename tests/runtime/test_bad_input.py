@@ -1,0 +1,203 @@
+"""Whatever is wrong with what a user brings: a typed error with a code and a way out, and nothing is stored."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast import Context, Engine, Flow
+from holdfast.errors import Conflict, DefinitionError, HoldfastError, NotFound, PayloadError, Refused, StoreError
+from holdfast.store.migrate import check_server
+
+pytestmark = pytest.mark.anyio
+
+WAITING: dict[str, Any] = {
+    "name": "waiting",
+    "entry": "rest",
+    "nodes": [{"id": "rest", "kind": "state"}, {"id": "end", "kind": "end"}],
+    "edges": [{"id": "rest>end", "source": "rest", "target": "end", "on": "go"}],
+}
+TABLES = ("definitions", "instances", "signals", "steps", "events", "inbox", "key_events", "work", "timers")
+DEEP: list[Any] = []
+for _ in range(100):
+    DEEP = [DEEP]
+
+PAYLOADS = {
+    "PAYLOAD_NOT_FINITE": {"amount": math.nan},
+    "PAYLOAD_NUL": {"text": "a\0b"},
+    "PAYLOAD_SURROGATE": {"text": "\ud800"},
+    "PAYLOAD_KEY": {("no", "text"): 1},
+    "PAYLOAD_TYPE": {"thing": object()},
+    "PAYLOAD_INTEGER": {"number": 2**70},
+    "PAYLOAD_TOO_DEEP": {"deep": DEEP},
+    "PAYLOAD_TOO_LARGE": {"text": "x" * (2 * 1024 * 1024)},
+}
+
+
+async def refused(
+    dsn: str, error: type[HoldfastError], code: str, attempt: Callable[[], Awaitable[Any]]
+) -> HoldfastError:
+    before = _rows(dsn)
+    with pytest.raises(error) as caught:
+        await attempt()
+    assert caught.value.code == code
+    assert caught.value.message
+    assert _rows(dsn) == before
+    return caught.value
+
+
+def _rows(dsn: str) -> list[int]:
+    with psycopg.connect(dsn) as connection:
+        counts = ", ".join(f"(select count(*) from holdfast.{table})" for table in TABLES)
+        row = connection.execute(f"select {counts}").fetchone()
+        assert row is not None
+        return list(row)
+
+
+async def _waiting(engine: Engine) -> str:
+    await engine.publish(WAITING)
+    instance = await engine.start("waiting")
+    await engine.drain(timeout=30)
+    return instance.id
+
+
+@pytest.mark.parametrize("code", PAYLOADS)
+async def test_an_input_that_cannot_be_stored(engine: Engine, holdfast_dsn: str, code: str) -> None:
+    await engine.publish(WAITING)
+    error = await refused(holdfast_dsn, PayloadError, code, lambda: engine.start("waiting", PAYLOADS[code]))
+    assert "input" in error.message
+    assert error.hint
+    await refused(holdfast_dsn, PayloadError, code, lambda: engine.start_many("waiting", [{}, PAYLOADS[code]]))
+
+
+@pytest.mark.parametrize("code", PAYLOADS)
+async def test_a_payload_that_cannot_be_stored(engine: Engine, holdfast_dsn: str, code: str) -> None:
+    id = await _waiting(engine)
+    await refused(holdfast_dsn, PayloadError, code, lambda: engine.signal(id, "go", PAYLOADS[code]))
+    await refused(holdfast_dsn, PayloadError, code, lambda: engine.signal_key("go", "key", PAYLOADS[code]))
+
+
+@pytest.mark.parametrize("code", [c for c in PAYLOADS if c != "PAYLOAD_TYPE"])
+async def test_a_result_that_cannot_be_stored_fails_its_step(engine: Engine, code: str) -> None:
+    async def bad(ctx: Context, data: Any) -> Any:
+        return PAYLOADS[code]
+
+    await engine.publish(Flow("bad").step("bad", bad).build())
+    instance = await engine.start("bad")
+    await engine.drain(timeout=30)
+    [step] = await engine.steps(instance.id)
+    assert (step.status, step.error["code"]) == ("failed", code)
+    assert (await engine.get(instance.id)).status == "failed"
+
+
+async def test_an_error_message_with_characters_the_database_refuses(engine: Engine) -> None:
+    async def fail(ctx: Context, data: Any) -> Any:
+        raise RuntimeError("nul \0 and half \ud800 and long " + "x" * 100_000)
+
+    await engine.publish(Flow("bad").step("fail", fail).build())
+    instance = await engine.start("bad")
+    await engine.drain(timeout=30)
+    [step] = await engine.steps(instance.id)
+    assert step.status == "failed"
+    assert len(step.error["message"]) < 5000
+
+
+async def test_a_large_payload_is_said_out_loud(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    await engine.publish(WAITING)
+    with caplog.at_level(logging.WARNING, "holdfast.payloads"):
+        await engine.start("waiting", {"text": "x" * 300_000})
+    assert "The input of waiting has 300011 bytes" in caplog.text
+
+
+async def test_what_is_not_there(engine: Engine, holdfast_dsn: str) -> None:
+    id = await _waiting(engine)
+    nobody = "00000000-0000-7000-8000-000000000000"
+    await refused(holdfast_dsn, NotFound, "FLOW_UNKNOWN", lambda: engine.start("nothing"))
+    await refused(holdfast_dsn, NotFound, "VERSION_UNKNOWN", lambda: engine.start("waiting", version=7))
+    await refused(holdfast_dsn, NotFound, "INSTANCE_UNKNOWN", lambda: engine.get(nobody))
+    await refused(holdfast_dsn, NotFound, "INSTANCE_UNKNOWN", lambda: engine.signal(nobody, "go"))
+    await refused(holdfast_dsn, NotFound, "INSTANCE_UNKNOWN", lambda: engine.cancel(nobody))
+    await refused(holdfast_dsn, NotFound, "ID_INVALID", lambda: engine.get("not an id"))
+    await refused(holdfast_dsn, Refused, "EVENT_NOT_EXPECTED", lambda: engine.signal(id, "stop"))
+    await refused(holdfast_dsn, NotFound, "NODE_UNKNOWN", lambda: engine.signal(id, "go", node="elsewhere"))
+    await refused(holdfast_dsn, Refused, "EVENT_RESERVED", lambda: engine.signal(id, "completed"))
+    await refused(holdfast_dsn, Conflict, "VERSION_CONFLICT", lambda: engine.signal(id, "go", if_version=99))
+
+
+async def test_another_organisation_sees_nothing(engine: Engine, holdfast_dsn: str) -> None:
+    id = await _waiting(engine)
+    async with Engine(holdfast_dsn, org="other") as other:
+        await refused(holdfast_dsn, NotFound, "INSTANCE_UNKNOWN", lambda: other.get(id))
+        await refused(holdfast_dsn, NotFound, "INSTANCE_UNKNOWN", lambda: other.signal(id, "go"))
+        await refused(holdfast_dsn, NotFound, "FLOW_UNKNOWN", lambda: other.start("waiting"))
+        assert (await other.list()).items == []
+
+
+@pytest.mark.parametrize("key", ["", "x" * 501, "a\0b", "\ud800"])
+async def test_keys_that_cannot_be_keys(engine: Engine, holdfast_dsn: str, key: str) -> None:
+    await engine.publish(WAITING)
+    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start("waiting", key=key))
+    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start("waiting", business_key=key))
+    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.signal_key("go", key))
+
+
+async def test_definitions_that_cannot_run(engine: Engine, holdfast_dsn: str) -> None:
+    broken = {**WAITING, "edges": [{"id": "rest>?", "source": "rest", "target": "?", "on": "go"}]}
+    error = await refused(holdfast_dsn, DefinitionError, "DEFINITION_INVALID", lambda: engine.publish(broken))
+    assert isinstance(error, DefinitionError)
+    assert {d.code for d in error.diagnostics} >= {"UNKNOWN_TARGET", "UNREACHABLE_NODE"}
+    newer = {**WAITING, "format": 99}
+    await refused(holdfast_dsn, DefinitionError, "GRAPH_FORMAT_UNSUPPORTED", lambda: engine.publish(newer))
+    await engine.publish(WAITING)
+    other = {**WAITING, "policy": {"timeout": 5}}
+    await refused(holdfast_dsn, Conflict, "VERSION_TAKEN", lambda: engine.publish(other))
+
+
+async def test_a_tampered_or_stale_definition_does_not_start(engine: Engine, holdfast_dsn: str) -> None:
+    await engine.publish(WAITING)
+    with psycopg.connect(holdfast_dsn) as connection:
+        connection.execute("alter table holdfast.definitions disable trigger user")
+        connection.execute("update holdfast.definitions set hash = repeat('0', 64)")
+    await refused(holdfast_dsn, DefinitionError, "WORKFLOW_HASH_MISMATCH", lambda: engine.start("waiting"))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://nobody:secret@127.0.0.1:1/nothing",
+        "this is no dsn",
+    ],
+)
+async def test_a_database_that_cannot_be_reached(dsn: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        async with Engine(dsn):
+            pass
+    assert caught.value.code in ("STORE_UNREACHABLE", "DSN_INVALID")
+    assert "secret" not in str(caught.value)
+    assert caught.value.hint
+
+
+async def test_a_server_that_is_too_old() -> None:
+    with pytest.raises(StoreError) as caught:
+        check_server(140_011)
+    assert caught.value.code == "POSTGRES_TOO_OLD"
+
+
+async def test_a_schema_from_the_future(holdfast_dsn: str) -> None:
+    with psycopg.connect(holdfast_dsn) as connection:
+        connection.execute("insert into holdfast.schema_version (number, name, checksum) values (999, 'future', 'x')")
+    with pytest.raises(StoreError) as caught:
+        async with Engine(holdfast_dsn):
+            pass
+    assert caught.value.code == "SCHEMA_TOO_NEW"
+
+
+async def test_an_engine_that_is_not_open(holdfast_dsn: str) -> None:
+    with pytest.raises(HoldfastError) as caught:
+        await Engine(holdfast_dsn).start("waiting")
+    assert caught.value.code == "ENGINE_CLOSED"
