@@ -1,84 +1,66 @@
-"""A key means one instance, however many processes use it at the same moment."""
+"""A thousand starts at once, a hundred keys, eight processes: exactly a hundred instances."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from typing import Any
 
-import psycopg
 import pytest
 
 from holdfast import Engine, Flow
+from running import Evidence
 
 pytestmark = pytest.mark.anyio
 
-PROCESSES, STARTS, KEYS = 8, 1000, 100
+PROCESSES = 8
+STARTS = 1000
+KEYS = 100
 
-STARTER = """
+CLIENT = (
+    """
 import asyncio, json, sys
 from holdfast import Engine
 
-async def main(dsn, first, step, starts, keys):
+async def main(dsn, numbers):
     async with Engine(dsn) as engine:
         print("ready", flush=True)
-        sys.stdin.readline()
-        numbers = range(first, starts, step)
-        found = await asyncio.gather(*(
-            engine.start("order", {"number": n % keys}, key=f"order-{n % keys}") for n in numbers))
-        print(json.dumps({f"order-{n % keys}": i.id for n, i in zip(numbers, found)}), flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        started = await asyncio.gather(*(engine.start("order", {"k": n % KEYS}, key=f"order-{n % KEYS}") for n in numbers))
+        print(json.dumps([[n % KEYS, i.id] for n, i in zip(numbers, started)]))
 
-asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
-"""
-
-
-async def test_a_thousand_starts_with_a_hundred_keys_make_a_hundred_instances(holdfast_dsn: str) -> None:
-    async with Engine(holdfast_dsn) as engine:
-        await engine.publish(Flow("order").step("reserve", "reserve").build())
-        answers = [json.loads(line) for line in _race(holdfast_dsn)]
-        given: dict[str, set[str]] = {}
-        for answer in answers:
-            for key, id in answer.items():
-                given.setdefault(key, set()).add(id)
-        assert len(given) == KEYS
-        assert all(len(ids) == 1 for ids in given.values())  # everybody was told the same instance
-
-    with psycopg.connect(holdfast_dsn) as connection:
-        assert _count(connection, "instances") == KEYS
-        assert _count(connection, "signals") == KEYS
+asyncio.run(main(sys.argv[1], range(int(sys.argv[2]), STARTS, PROCESSES)))
+""".replace("KEYS", str(KEYS))
+    .replace("STARTS", str(STARTS))
+    .replace("PROCESSES", str(PROCESSES))
+)
 
 
-def _race(dsn: str) -> list[str]:
-    """Every process is ready before the first start is made."""
-    numbers = [str(PROCESSES), str(STARTS), str(KEYS)]
-    racers = [
+async def test_the_same_key_is_the_same_instance_in_every_process(engine: Engine, evidence: Evidence) -> None:
+    await engine.publish(Flow("order").step("step", "nobody").build())
+    clients = [
         subprocess.Popen(
-            [sys.executable, "-c", STARTER, dsn, str(first), *numbers],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", CLIENT, engine.dsn, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        for first in range(PROCESSES)
+        for n in range(PROCESSES)
     ]
     try:
-        for racer in racers:
-            assert _pipe(racer.stdout).readline() == "ready\n"
-        for racer in racers:
-            _pipe(racer.stdin).write("go\n")
-            _pipe(racer.stdin).flush()
-        return [_pipe(racer.stdout).readline() for racer in racers]
+        for client in clients:
+            assert client.stdout is not None
+            assert await asyncio.to_thread(client.stdout.readline) == "ready\n"
+        for client in clients:
+            assert client.stdin is not None
+            client.stdin.write("go\n")
+            client.stdin.flush()
+        answers = [await asyncio.to_thread(client.communicate, timeout=60) for client in clients]
     finally:
-        for racer in racers:
-            racer.communicate(timeout=60)
+        for client in clients:
+            client.kill()
+            client.wait()
 
-
-def _pipe(stream: Any) -> Any:
-    assert stream is not None
-    return stream
-
-
-def _count(connection: psycopg.Connection[Any], table: str) -> int:
-    row = connection.execute(f"select count(*) from holdfast.{table}").fetchone()
-    assert row is not None
-    return row[0]
+    pairs = [pair for output, _ in answers for pair in json.loads(output)]
+    assert len(pairs) == STARTS
+    assert len({tuple(pair) for pair in pairs}) == KEYS
+    assert evidence.ask("select count(*) from holdfast.instances") == KEYS
+    assert evidence.ask("select count(*) from holdfast.signals") == KEYS
