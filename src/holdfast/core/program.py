@@ -54,6 +54,7 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     join_modes: dict[str, str]  # split → mode of its join
     joins: dict[str, str | None]  # split → its join
     early: frozenset[str]  # events an instance may receive before it waits for them
+    waits_by_key: bool = False
 
 
 def link(compiled: Compiled, definition: bytes = b"") -> Program:
@@ -71,6 +72,7 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
         join_modes={j.split: j.mode for j in compiled.joins.values()},
         joins=dict(compiled.splits),
         early=frozenset(n.wait.event for n in compiled.nodes.values() if n.wait and n.wait.early),
+        waits_by_key=any(n.wait is not None and n.wait.key is not None for n in compiled.nodes.values()),
     )
 
 

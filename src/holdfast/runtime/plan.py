@@ -7,8 +7,9 @@ database says that somebody else was faster.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -35,7 +36,15 @@ from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
 from holdfast.store.locks import Locked, QueuedSignal
-from holdfast.store.needs import KeptEvent, Receipt, SignalContent, find_receipts, take_early_events, take_idle_work
+from holdfast.store.needs import (
+    KeptEvent,
+    Receipt,
+    SignalContent,
+    find_receipts,
+    lock_event_keys,
+    take_early_events,
+    take_idle_work,
+)
 from holdfast.store.session import Session
 
 log = logging.getLogger("holdfast.commit")
@@ -70,6 +79,7 @@ class Plan:
 
     async def make(self, session: Session, items: list[Item]) -> None:
         await self._load_programs(session, items)
+        await self._lock_keys(session, items)
         known = await find_receipts(session, [content for i in items if (content := _content(i)) is not None])
         for queued in self.locked.signals:
             await self._take_queued(session, queued)
@@ -79,6 +89,24 @@ class Plan:
                 continue
             if self._take(item, receipt):
                 await self._complete(session, item)
+
+    async def _lock_keys(self, session: Session, items: list[Item]) -> None:
+        """Waits by key lock their keys, all of a batch in one order: found by deciding once for nothing."""
+        programs = [self.catalog.known(instance.definition) for instance in self.locked.instances.values()]
+        if not any(program is not None and program.waits_by_key for program in programs):
+            return
+        trial = Plan(self.catalog, self.locked, self.worker, self.may_lease)
+        trial.unloadable = self.unloadable
+        for queued in self.locked.signals:
+            trial.take_for_trial(queued)
+        for item in items:
+            trial._take(item)
+        keys = {(entry.before.org, n.event, n.key) for entry in trial.entries.values() for n in _keyed_needs(entry)}
+        await lock_event_keys(session, sorted(keys))
+
+    def take_for_trial(self, queued: QueuedSignal) -> None:
+        with contextlib.suppress(PayloadError):
+            self._take(from_queue(queued, self.locked.inputs.get(queued.instance)))
 
     def make_unlocked(self, items: list[Item]) -> bool:
         """Decide without a transaction; False when a decision turns out to need one.
@@ -317,3 +345,8 @@ def _content(item: Item) -> SignalContent | None:
         return None
     signal = item.signal
     return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
+
+
+def _keyed_needs(entry: Entry) -> Iterator[EarlyEvents]:
+    for decision in entry.decisions:
+        yield from (need for need in decision.needs if isinstance(need, EarlyEvents) and need.key is not None)

@@ -44,8 +44,7 @@ async def take_early_events(
     plain = [n for n in needs if n.key is None]
     found: list[KeptEvent] = []
     if keyed:
-        keys = sorted({(org, n.event, n.key or "", bucket_of(org, n.key or "")) for n in keyed})
-        await session.run([SQL.lock_event_keys.rows(keys)])
+        await lock_event_keys(session, sorted({(org, n.event, n.key or "") for n in keyed}))
         wanted = [(instance, n.token, org, n.event, n.key or "", bucket_of(org, n.key or "")) for n in keyed]
         [result] = await session.run([SQL.read_key_events.rows(wanted)])
         for _, token, id, event, payload, actor in rows(result):
@@ -57,6 +56,13 @@ async def take_early_events(
         for _, id, event, payload, actor, token in rows(result):
             found.append(_kept(id, event, payload, actor, token, True))
     return found
+
+
+async def lock_event_keys(session: Session, keys: Sequence[tuple[str, str, str | None]]) -> None:
+    """Serialise with the senders of keyed events, in the order given; a key locked before costs nothing."""
+    if keys:
+        batch = [(org, event, key or "", bucket_of(org, key or "")) for org, event, key in keys]
+        await session.run([SQL.lock_event_keys.rows(batch)])
 
 
 def _kept(
