@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Engine, Flow
+from holdfast.runtime.collector import calm_collector
 
 NAP = 0.1
 WARM_UP = 200
@@ -202,6 +203,7 @@ MODES = {
 
 
 async def main() -> None:
+    calm_collector()  # as `holdfast worker` does
     task = json.loads(sys.argv[1])
     async with Engine(task["dsn"]) as engine:
         await publish(engine)

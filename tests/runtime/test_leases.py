@@ -172,6 +172,29 @@ async def test_workers_do_only_what_they_can(engine: Engine, evidence: Evidence)
     assert evidence.rows("select distinct calls from holdfast.steps where behaviour = 'work'") == [(1,)]
 
 
+async def test_a_worker_of_a_queue_leaves_steps_it_has_no_handler_for(engine: Engine, evidence: Evidence) -> None:
+    recorder = Recorder(engine.dsn)
+    await engine.publish(Flow("parcel").step("weigh", "a", queue="depot").step("ship", "b", queue="depot").build())
+    parcel = await engine.start("parcel")
+    with worker_process(engine.dsn, ["a=note"], queues=["depot"]) as scales:
+        await until(lambda: evidence.calls("weigh") == 1)
+        await until(
+            lambda: evidence.ask("select count(*) from holdfast.work where worker is null and queue = 'depot:b'")
+        )
+        recorder.register(engine, ["a=note", "b=note"])
+        async with engine.worker(queues=("elsewhere",)):
+            await until(lambda: evidence.ask("select count(*) from holdfast.workers") == 2)
+            assert (await engine.get(parcel.id)).status == "running"
+        async with engine.worker(queues=("depot",)):
+            assert (await engine.wait(parcel.id, timeout=30)).status == "completed"
+    await recorder.close()
+    assert evidence.rows("select step, pid from public.calls order by 1 desc") == [
+        ("weigh", scales.pid),
+        ("ship", os.getpid()),
+    ]
+    assert evidence.rows("select distinct calls from holdfast.steps where behaviour = 'work'") == [(1,)]
+
+
 async def test_a_hint_wakes_an_idle_worker_in_another_process(engine: Engine, evidence: Evidence) -> None:
     """The worker looks by itself only once a minute; whoever starts something says so."""
     await engine.publish(Flow("quick").step("note", "note").build())

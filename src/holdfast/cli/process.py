@@ -7,7 +7,6 @@ queue. The second ends it at once; what it held is taken over by others when its
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ import time
 from typing import Any, Final
 
 from holdfast.cli import target as application
+from holdfast.runtime.collector import calm_collector
 
 READY: Final = b"+"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -45,7 +45,7 @@ async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket |
     if lifeline is not None:
         loop.add_reader(lifeline, _on_orphaned, lifeline, leave)
     async with application.opened(target) as engine, engine.worker(**options) as worker:
-        _calm_collector()
+        calm_collector()
         log.info("Worker %d is ready and serves %s", os.getpid(), ", ".join(worker.queues))
         if lifeline is not None:
             lifeline.send(READY)
@@ -65,13 +65,6 @@ def _on_orphaned(lifeline: socket.socket, leave: asyncio.Event) -> None:
     asyncio.get_running_loop().remove_reader(lifeline)
     log.warning("The supervisor is gone")
     leave.set()
-
-
-def _calm_collector() -> None:
-    """What is loaded by now stays for good, and most of what follows dies young: look through it less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def _leave_stuck_threads() -> None:

@@ -111,9 +111,13 @@ def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -
 
 
 def _queue(node: Node) -> str:
-    if node.behaviour is Behaviour.CALL:
-        return CALL_QUEUE + (node.queue or node.handler or "")
-    return node.queue or node.handler or ""
+    name = queue_name(node.queue, node.handler or "")
+    return CALL_QUEUE + name if node.behaviour is Behaviour.CALL else name
+
+
+def queue_name(queue: str | None, handler: str) -> str:
+    """The handler is part of it: whoever serves a queue still claims only what they can do."""
+    return handler if queue is None else f"{queue}:{handler}"
 
 
 def _ways(edges: list[Edge], compiled: Compiled, *, is_split: bool) -> dict[str, tuple[Way, ...]]:

@@ -106,7 +106,7 @@ class Executor:
             return
         handler = self.registry.get(job.place.node.handler or "")
         try:
-            if handler is None:
+            if handler is None:  # queues are served by handler, so it has been taken away since the claim
                 raise DoNotRetry(f"There is no handler {job.place.node.handler!r} in this worker.")
             value = await self._call(handler, job)
             raw = take_payload(value, f"the result of {job.place.id!r}")

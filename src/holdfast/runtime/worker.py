@@ -13,7 +13,7 @@ import logging
 import msgspec
 
 from holdfast.core.decision import Dispatch
-from holdfast.core.program import CALL_QUEUE
+from holdfast.core.program import CALL_QUEUE, queue_name
 from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError, StoreError
@@ -67,7 +67,11 @@ class Worker:
         self.executor = Executor(
             handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run
         )
-        self.queues = [*handlers.names(), *(CALL_QUEUE + name for name in calls.names()), *options.queues]
+        served = (None, *options.queues)
+        self.queues = [
+            *(queue_name(queue, name) for queue in served for name in handlers.names()),
+            *(CALL_QUEUE + queue_name(queue, name) for queue in served for name in calls.names()),
+        ]
         self._served = frozenset(self.queues)
         self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
         self._draining = False

@@ -1,0 +1,12 @@
+"""Python's garbage collector in a process that only works: what is loaded stays, most of what follows dies young."""
+
+from __future__ import annotations
+
+import gc
+
+
+def calm_collector() -> None:
+    """Look through the heap less often. For processes that belong to the engine: a library does not do this to a host."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
