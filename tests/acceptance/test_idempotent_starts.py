@@ -27,8 +27,9 @@ async def main(dsn, numbers):
     async with Engine(dsn) as engine:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        started = await asyncio.gather(*(engine.start("order", {"k": n % KEYS}, key=f"order-{n % KEYS}") for n in numbers))
-        print(json.dumps([[n % KEYS, i.id] for n, i in zip(numbers, started)]))
+        keys = [n % KEYS for n in numbers]
+        started = await asyncio.gather(*(engine.start("order", {"k": k}, key=f"order-{k}") for k in keys))
+        print(json.dumps([[k, i.id] for k, i in zip(keys, started)]))
 
 asyncio.run(main(sys.argv[1], range(int(sys.argv[2]), STARTS, PROCESSES)))
 """.replace("KEYS", str(KEYS))
@@ -37,14 +38,14 @@ asyncio.run(main(sys.argv[1], range(int(sys.argv[2]), STARTS, PROCESSES)))
 )
 
 
+def start_client(dsn: str, number: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", CLIENT, dsn, str(number)]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 async def test_the_same_key_is_the_same_instance_in_every_process(engine: Engine, evidence: Evidence) -> None:
     await engine.publish(Flow("order").step("step", "nobody").build())
-    clients = [
-        subprocess.Popen(
-            [sys.executable, "-c", CLIENT, engine.dsn, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for n in range(PROCESSES)
-    ]
+    clients = [start_client(engine.dsn, n) for n in range(PROCESSES)]
     try:
         for client in clients:
             assert client.stdout is not None

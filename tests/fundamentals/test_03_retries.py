@@ -123,9 +123,7 @@ async def test_a_handler_that_is_cancelled_from_inside_has_failed(engine: Engine
 async def test_the_deadline_is_for_all_calls_together(engine: Engine) -> None:
     flaky = Flaky(9)
     engine.register("flaky", flaky)
-    await engine.publish(
-        Flow("limited").step("flaky", "flaky", retries=9, retry_delay=3600, deadline=5400).build()
-    )
+    await engine.publish(Flow("limited").step("flaky", "flaky", retries=9, retry_delay=3600, deadline=5400).build())
     instance = await engine.start("limited")
     await engine.drain(timeout=30)
     await advance(engine, hours=1, seconds=1)

@@ -158,7 +158,7 @@ async def test_a_timer_waits_three_days(engine: Engine) -> None:
     assert (await engine.get(pause.id)).status == "completed"
 
 
-PARENT = {
+PARENT: dict[str, Any] = {
     "name": "parent",
     "entry": "child",
     "nodes": [
@@ -206,8 +206,9 @@ async def test_a_failed_child_takes_the_error_edge(family: Engine) -> None:
 
 
 async def test_a_child_that_does_not_exist_is_an_error_of_the_step(family: Engine) -> None:
-    lost = {**PARENT, "name": "lost", "nodes": [{**PARENT["nodes"][0], "child": {"flow": "nobody"}}, *PARENT["nodes"][1:]]}
-    await family.publish(lost)
+    first, *others = PARENT["nodes"]
+    orphan = {**first, "child": {"flow": "nobody"}}
+    await family.publish({**PARENT, "name": "lost", "nodes": [orphan, *others]})
     parent = await family.start("lost")
     await family.drain(timeout=30)
     [step] = [s for s in await family.steps(parent.id) if s.name == "child"]

@@ -6,9 +6,11 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from holdfast import Context, Engine, Flow
 from holdfast.errors import Conflict, DefinitionError, HoldfastError, NotFound, PayloadError, Refused, StoreError
@@ -82,7 +84,7 @@ async def test_a_payload_that_cannot_be_stored(engine: Engine, holdfast_dsn: str
     await refused(holdfast_dsn, PayloadError, code, lambda: engine.signal_key("go", "key", PAYLOADS[code]))
 
 
-@pytest.mark.parametrize("code", [c for c in PAYLOADS if c != "PAYLOAD_TYPE"])
+@pytest.mark.parametrize("code", PAYLOADS)
 async def test_a_result_that_cannot_be_stored_fails_its_step(engine: Engine, code: str) -> None:
     async def bad(ctx: Context, data: Any) -> Any:
         return PAYLOADS[code]
@@ -107,11 +109,51 @@ async def test_an_error_message_with_characters_the_database_refuses(engine: Eng
     assert len(step.error["message"]) < 5000
 
 
-async def test_a_large_payload_is_said_out_loud(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    await engine.publish(WAITING)
+async def test_an_error_that_cannot_even_be_shown(engine: Engine) -> None:
+    class Evil(Exception):
+        def __str__(self) -> str:
+            raise ValueError("not telling")
+
+        @property
+        def code(self) -> str:
+            raise ValueError("not telling that either")
+
+    async def fail(ctx: Context, data: Any) -> Any:
+        raise Evil
+
+    def leave(ctx: Context, data: Any) -> Any:
+        raise SystemExit(3)
+
+    await engine.publish(Flow("evil").step("fail", fail).build())
+    await engine.publish(Flow("leaving").step("leave", leave).build())
+    evil, leaving = await engine.start("evil"), await engine.start("leaving")
+    await engine.drain(timeout=30)
+    assert [(await engine.get(i.id)).error["code"] for i in (evil, leaving)] == ["Evil", "SystemExit"]
+
+
+async def test_large_payloads_are_said_out_loud(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    large = {"text": "x" * 300_000}
+
+    async def enlarge(ctx: Context, data: Any) -> Any:
+        return large
+
+    id = await _waiting(engine)
+    await engine.publish(Flow("growing").step("enlarge", enlarge).build())
     with caplog.at_level(logging.WARNING, "holdfast.payloads"):
-        await engine.start("waiting", {"text": "x" * 300_000})
-    assert "The input of waiting has 300011 bytes" in caplog.text
+        await engine.start("growing", large)
+        await engine.start_many("waiting", [large])
+        await engine.signal(id, "go", large)
+        await engine.signal_key("go", "key", large)
+        await engine.drain(timeout=30)
+    said = [r.message for r in caplog.records if r.name == "holdfast.payloads"]
+    assert [message.partition(" has ")[0] for message in said] == [
+        "The input of growing",
+        "The input of waiting",
+        "The payload of 'go'",
+        "The payload of 'go'",
+        "The result of 'enlarge'",
+    ]
+    assert all("300011 bytes of JSON" in message for message in said)
 
 
 async def test_what_is_not_there(engine: Engine, holdfast_dsn: str) -> None:
@@ -144,6 +186,67 @@ async def test_keys_that_cannot_be_keys(engine: Engine, holdfast_dsn: str, key: 
     await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start("waiting", key=key))
     await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start("waiting", business_key=key))
     await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.signal_key("go", key))
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "\ud800", "x" * 2001, 5])
+async def test_texts_that_cannot_be_stored(engine: Engine, holdfast_dsn: str, text: Any) -> None:
+    id = await _waiting(engine)
+    for attempt in (
+        lambda: engine.start(text),
+        lambda: engine.start("waiting", by=text),
+        lambda: engine.start_many("waiting", [{}], by=text),
+        lambda: engine.publish(WAITING, by=text),
+        lambda: engine.signal(id, text),
+        lambda: engine.signal(id, "go", node=text),
+        lambda: engine.signal(id, "go", by=text),
+        lambda: engine.signal_key(text, "key"),
+        lambda: engine.list(flow=text),
+    ):
+        await refused(holdfast_dsn, Refused, "TEXT_INVALID", attempt)
+    if text:
+        for control in (engine.cancel, engine.abort, engine.suspend, engine.force_fail):
+            await refused(holdfast_dsn, Refused, "TEXT_INVALID", lambda c=control: c(id, reason=text))
+
+
+async def test_questions_that_make_no_sense(engine: Engine, holdfast_dsn: str) -> None:
+    await engine.publish(WAITING)
+    await refused(holdfast_dsn, Refused, "KEYS_MISMATCH", lambda: engine.start_many("waiting", [{}], keys=[]))
+    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start_many("waiting", [{}], keys=["a\0b"]))
+    await refused(holdfast_dsn, Refused, "LIMIT_INVALID", lambda: engine.list(limit=0))
+    await refused(holdfast_dsn, Refused, "STATUS_UNKNOWN", lambda: engine.list(status="finished"))
+    await refused(holdfast_dsn, NotFound, "ID_INVALID", lambda: engine.list(after="page 2"))
+    await refused(holdfast_dsn, NotFound, "ID_INVALID", lambda: engine.get("\ud800"))
+
+
+async def test_an_event_id_used_for_something_else(engine: Engine, holdfast_dsn: str) -> None:
+    id = "0199a000-0000-7000-8000-000000000001"
+    await engine.signal_key("go", "key", {"n": 1}, id=id)
+    await engine.signal_key("go", "key", {"n": 1}, id=id)
+    await refused(holdfast_dsn, Conflict, "SIGNAL_ID_REUSED", lambda: engine.signal_key("go", "key", {"n": 2}, id=id))
+
+
+async def test_handlers_that_cannot_be_handlers(engine: Engine) -> None:
+    def lonely(ctx: Context) -> None: ...
+
+    def fine(ctx: Context, data: Any) -> None: ...
+
+    def other(ctx: Context, data: Any) -> None: ...
+
+    engine.register("fine", fine)
+    engine.register("fine", fine)
+    for name, function, code in (
+        ("lonely", lonely, "HANDLER_SIGNATURE"),
+        ("fine", other, "HANDLER_DUPLICATE"),
+        ("", fine, "HANDLER_NAME_EMPTY"),
+    ):
+        with pytest.raises(HoldfastError) as caught:
+            engine.register(name, function)
+        assert caught.value.code == code
+    with pytest.raises(NotFound) as unknown:
+        engine.handlers.require("nobody")
+    assert unknown.value.code == "HANDLER_UNKNOWN"
+    with pytest.raises(DefinitionError):
+        Flow("nameless").step("step", lambda ctx, data: data).build()
 
 
 async def test_definitions_that_cannot_run(engine: Engine, holdfast_dsn: str) -> None:
@@ -195,6 +298,20 @@ async def test_a_schema_from_the_future(holdfast_dsn: str) -> None:
         async with Engine(holdfast_dsn):
             pass
     assert caught.value.code == "SCHEMA_TOO_NEW"
+
+
+async def test_a_login_without_the_rights(holdfast_dsn: str) -> None:
+    login = f"stranger_{uuid4().hex[:12]}"
+    with psycopg.connect(holdfast_dsn, autocommit=True) as admin:
+        admin.execute(f"create role {login} login")
+        try:
+            with pytest.raises(StoreError) as caught:
+                async with Engine(make_conninfo(holdfast_dsn, user=login)):
+                    pass
+        finally:
+            admin.execute(f"drop role {login}")
+    assert caught.value.code == "PRIVILEGES_MISSING"
+    assert "holdfast_worker" in caught.value.hint
 
 
 async def test_an_engine_that_is_not_open(holdfast_dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""When the connection goes: a COMMIT lost on the way, its answer lost on the way back, a server that dies and returns."""
+"""When the connection goes: a COMMIT or its answer lost on the way, a server that dies and comes back."""
 
 from __future__ import annotations
 

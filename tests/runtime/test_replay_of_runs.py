@@ -80,8 +80,8 @@ WILD: dict[str, Any] = {
 
 STEPS = """
 select id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal, created_at, cause,
-    status, outcome, chosen_edge_ids::text, input::text, output::text, error::text, detail::text, closing::text, calls, fence,
-    closed_version, closed_ordinal
+    status, outcome, chosen_edge_ids::text, input::text, output::text, error::text, detail::text, closing::text,
+    calls, fence, closed_version, closed_ordinal
 from holdfast.steps where instance_id = %s
 """
 INSTANCES = """

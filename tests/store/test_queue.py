@@ -244,7 +244,7 @@ async def test_what_a_dead_worker_brings_late_is_refused(session: Session, db: D
     result = decision(after, closed=[end(visit(first), now, 2)], released=[release(fence=work.fence)])
     await refused(session, batch(now, Entry(first, [result])), "HF001", "delete_work")
     answers = await run(session, [SQL.find_lost_work.rows([(first.id, first.id[15], "0", work.fence)], ME)])
-    assert rows(answers[2]) == [[first.id, b"0"]]
+    assert rows(answers[2]) == [[first.id, b"0", work.fence.to_bytes(8, "big")]]
 
 
 async def test_overdue_work_is_freed_even_if_its_worker_lives(session: Session, db: Db, holdfast_dsn: str) -> None:

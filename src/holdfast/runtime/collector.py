@@ -6,7 +6,7 @@ import gc
 
 
 def calm_collector() -> None:
-    """Look through the heap less often. For processes that belong to the engine: a library does not do this to a host."""
+    """Look through the heap less often. For processes of the engine: a library does not do this to its host."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

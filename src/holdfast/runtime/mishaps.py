@@ -21,6 +21,7 @@ from holdfast.runtime.plan import Plan
 from holdfast.store.locks import PIN, QueuedSignal
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
 from holdfast.store.statements import SQL, Query
+from holdfast.store.wire import read_int
 
 if TYPE_CHECKING:
     from holdfast.runtime.committer import Committer
@@ -93,10 +94,11 @@ class Mishaps:
         if not wanted:
             return items
         answers = await session.run([BEGIN, PIN, SQL.find_lost_work.rows(wanted, committer.worker), COMMIT])
-        lost = {(instance, path.decode()) for instance, path in rows(answers[2])}
+        lost = {(instance, path.decode(), read_int(fence)) for instance, path, fence in rows(answers[2])}
         kept: list[Item] = []
         for item in items:
-            if isinstance(item.signal, WorkDone | WorkFailed) and (item.instance, item.signal.path) in lost:
+            signal = item.signal
+            if isinstance(signal, WorkDone | WorkFailed) and (item.instance, signal.path, signal.fence) in lost:
                 committer.counters.rejected += 1
                 committer.on_dropped(item)
             else:

@@ -78,6 +78,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._strays = False
+        self._has_looked = False
         self._is_full = False
         self._tasks: list[asyncio.Task[None]] = []
         self.lease = Lease(dsn, self.queues, options.lease, self._new_incarnation)
@@ -146,7 +147,7 @@ class Worker:
 
     async def is_done(self) -> bool:
         """Nothing in hand and nothing due that this process could do."""
-        if not self.is_idle:
+        if not (self.is_idle and self._has_looked):  # only the first look finds what a dead worker left
             return False
         try:
             left = await queue.is_anything_left(self._session, self.queues, self.lease.id)
@@ -273,6 +274,7 @@ class Worker:
         await self._claim()
         if rounds % 100 == 99:
             await queue.prune_workers(self._session)
+        self._has_looked = True
         due = await queue.read_next_due(self._session)
         self._committer.signals_ready = True
         self._committer.wake()

@@ -1,0 +1,64 @@
+"""Starts that share a commit: one bad one fails alone, one key is one instance, also within a batch."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import Engine, Flow
+from holdfast.errors import Conflict, StoreError
+from running import Evidence
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def shop(engine: Engine) -> Engine:
+    await engine.publish(Flow("order").step("step", "nobody").build())
+    return engine
+
+
+async def test_one_key_is_one_instance_within_a_batch_too(shop: Engine, evidence: Evidence) -> None:
+    started = await asyncio.gather(*(shop.start("order", {"n": 1}, key="same") for _ in range(50)))
+    assert len({i.id for i in started}) == 1
+    many = await shop.start_many("order", [{"n": 1}] * 3, keys=["same", "new", "new"])
+    assert [i.id == started[0].id for i in many] == [True, False, False]
+    assert many[1].id == many[2].id
+    assert evidence.ask("select count(*) from holdfast.instances") == 2
+    assert evidence.ask("select count(*) from holdfast.signals") == 2
+
+
+async def test_a_conflict_fails_alone(shop: Engine, evidence: Evidence) -> None:
+    await shop.start("order", {"n": 0}, key="taken")
+    answers = await asyncio.gather(
+        *(shop.start("order", {"n": n}, key="taken" if n == 5 else f"k{n}") for n in range(20)), return_exceptions=True
+    )
+    refused = [a for a in answers if isinstance(a, BaseException)]
+    assert [type(a) for a in refused] == [Conflict]
+    assert evidence.ask("select count(*) from holdfast.instances") == 20
+
+
+async def test_a_start_the_database_refuses_fails_alone(shop: Engine, evidence: Evidence) -> None:
+    evidence.connection.execute("alter table holdfast.instances add check (input->>'poison' is null) not valid")
+    answers = await asyncio.gather(
+        *(shop.start("order", {"poison": 1} if n == 5 else {}, key=f"k{n}") for n in range(20)), return_exceptions=True
+    )
+    [refusal] = [a for a in answers if isinstance(a, BaseException)]
+    assert isinstance(refusal, StoreError)
+    assert (refusal.code, refusal.detail["sqlstate"]) == ("STORE_REFUSED", "23514")
+    assert evidence.ask("select count(*) from holdfast.instances") == 19
+
+
+async def test_a_conflict_in_start_many_stores_nothing(shop: Engine, evidence: Evidence) -> None:
+    await shop.start("order", {"n": 0}, key="taken")
+    with pytest.raises(Conflict):
+        await shop.start_many("order", [{"n": 1}, {"n": 2}], keys=["free", "taken"])
+    assert evidence.ask("select count(*) from holdfast.instances") == 1
+
+
+async def test_organisations_have_keys_of_their_own(shop: Engine) -> None:
+    async with Engine(shop.dsn, org="acme") as acme:
+        await acme.publish(Flow("order").step("step", "nobody").build())
+        mine, theirs = await shop.start("order", key="k"), await acme.start("order", {"other": 1}, key="k")
+    assert mine.id != theirs.id
