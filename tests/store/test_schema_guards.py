@@ -45,18 +45,16 @@ CHECK, UNIQUE = "23514", "23505"
 # Instances
 
 
-def moves_of(db: Db, trigger: str) -> set[tuple[str, str]]:
-    found = db.execute(
-        "select pg_get_triggerdef(oid) from pg_trigger where tgname = %s and tgparentid = 0", (trigger,)
-    ).fetchone()
+def moves_of(db: Db, function: str) -> set[tuple[str, str]]:
+    found = db.execute("select prosrc from pg_proc where proname = %s", (function,)).fetchone()
     return set(re.findall(r"[' ](\w+)>(\w+)(?= )", found[0] if found else ""))
 
 
 def test_the_triggers_hold_the_tables_of_the_core(db: Db) -> None:
     instance_moves = {(before, after) for before, legal in INSTANCE_TRANSITIONS.items() for after in legal}
     step_moves = {(before, after) for before, legal in STEP_TRANSITIONS.items() for after in legal}
-    assert moves_of(db, "instances_status") == instance_moves
-    assert moves_of(db, "steps_status") == step_moves
+    assert moves_of(db, "check_instance_move") == instance_moves
+    assert moves_of(db, "check_step_move") == step_moves
 
 
 @pytest.mark.parametrize("before", InstanceStatus)

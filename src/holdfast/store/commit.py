@@ -126,13 +126,16 @@ class _Rows:
                 tables["insert_events"].append(
                     (id, bucket, org, e.version, e.ordinal, e.type, e.node, e.token, e.actor, e.detail)
                 )
-            self._seldom(decision, before, id, bucket, org)
+            if _is_unusual(decision):
+                self._seldom(decision, before, id, bucket, org)
 
     def _instance(self, entry: Entry, before: Instance, after: Instance) -> None:
         last = entry.decisions[-1]
         waiting_kind, waiting_until = _waiting(after)
         completed = self.batch.now if after.status in TERMINAL else None
-        error = next((d.error for d in reversed(entry.decisions) if d.error is not None), None)
+        error = last.error
+        if error is None and len(entry.decisions) > 1:
+            error = next((d.error for d in reversed(entry.decisions) if d.error is not None), None)
         state = encode_state(after.state)
         if entry.new is not None:
             new = entry.new
@@ -149,8 +152,13 @@ class _Rows:
         )  # fmt: skip
 
     def _work_of(self, entry: Entry, id: bytes, bucket: int, org: str) -> None:
+        decisions = entry.decisions
+        if len(decisions) == 1 and len(decisions[0].dispatches) == 1 and not decisions[0].released:
+            dispatch = decisions[0].dispatches[0]  # a plain step: there is nothing to fold
+            self._work_row(id, bucket, org, dispatch.path, _Work(dispatch.held, False, dispatch))
+            return
         work: dict[str, _Work] = {}
-        for decision in entry.decisions:
+        for decision in decisions:
             self._work(work, decision)
         for path, op in work.items():
             self._work_row(id, bucket, org, path, op)
@@ -282,6 +290,13 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "insert_key_waits": lambda b, _: (b.now,),
     "delete_key_waits": lambda _b, _: (),
 }
+
+
+def _is_unusual(d: Decision) -> bool:
+    return bool(
+        d.retried or d.superseded or d.timers or d.timers_ended or d.effects or d.key_waits or d.key_waits_ended
+        or d.outgoing
+    )  # fmt: skip
 
 
 def _waiting(after: Instance) -> tuple[str | None, int | None]:
