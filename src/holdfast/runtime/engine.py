@@ -15,35 +15,29 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.compiled import dump_compiled
-from holdfast.compiler.graph import Graph, dump_graph, load_graph
-from holdfast.compiler.lowering import lower
-from holdfast.core.moments import to_datetime
+from holdfast.compiler.graph import Graph
 from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Started, Suspend
 from holdfast.core.state import EMPTY
 from holdfast.core.state import Instance as Snapshot
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.definitions.model import Definition as FlowDefinition
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
-from holdfast.payloads import canonical
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.committer import Committer, Options, Outcome
 from holdfast.runtime.edge import check_key, check_text, take_id, take_payload
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.metrics import Stats
+from holdfast.runtime.publishing import Published, publish
 from holdfast.runtime.starter import Start, Starter, new_id
 from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.views import Page, current, pending
 from holdfast.runtime.wakeups import Notifier
 from holdfast.runtime.worker import Worker, WorkerOptions
 from holdfast.settings import Settings
 from holdfast.store import embedded, reads
 from holdfast.store.borrowed import BorrowedVerbs
 from holdfast.store.commit import NewInstance
-from holdfast.store.definitions import find_definition, insert_definition
 from holdfast.store.keyed import send_keyed
 from holdfast.store.migrate import migrate
 from holdfast.store.reads import Event, Instance, Step
@@ -51,22 +45,6 @@ from holdfast.store.session import Session
 from holdfast.store.standing import StandingSession
 
 Id = str | UUID
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Some instances and where the next page begins; None when this is the last one."""
-
-    items: list[Instance]
-    next: str | None
-
-
-class Published(msgspec.Struct, frozen=True):
-    """A definition as it was published."""
-
-    name: str
-    version: int
-    hash: str
-    new: bool  # False: the very same definition was there already
 
 
 class Engine:
@@ -132,28 +110,12 @@ class Engine:
         """Compile, check and freeze a definition. The same version with the same content is left as it is."""
         session = self._opened()
         check_text(by, "actor")
-        source, graph = _as_graph(definition)
         if isinstance(definition, FlowDefinition):
             for name, function in definition.handlers.items():
                 self.register(name, function)
-        compiled = compile_graph(graph)
-        dumped = dump_graph(graph)
-        values = (
-            new_id(self.org, None, None), self.org, graph.kind, graph.name, graph.version, canonical(source),
-            canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)),
-            compiled.hash, compiled.compiler_version, by,
-        )  # fmt: skip
-        new = await insert_definition(session, values)
-        if not new:
-            known = await find_definition(session, self.org, graph.name, graph.version)
-            if known is None or known.hash != compiled.hash:
-                raise Conflict(
-                    f"{graph.name!r} version {graph.version} is already published with other content.",
-                    code="VERSION_TAKEN",
-                    hint="Published versions never change: publish it as a new version.",
-                )
-        self.catalog.forget(graph.name)
-        return Published(graph.name, graph.version, compiled.hash, new)
+        published = await publish(session, self.org, definition, by)
+        self.catalog.forget(published.name)
+        return published
 
     # --- start -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +153,7 @@ class Engine:
                 return await self._start_here(start)
             await self._starter.start(start)
         self._announce()
-        return _pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
+        return pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
 
     async def start_many(
         self,
@@ -224,7 +186,7 @@ class Engine:
             ]
             await self._starter.start_many(starts)
         self._announce()
-        return [_pending(s) if s.fresh else await self.get(UUID(bytes=s.id)) for s in starts]
+        return [pending(s) if s.fresh else await self.get(UUID(bytes=s.id)) for s in starts]
 
     async def _start_here(self, start: Start) -> Instance:
         """A worker runs in this process: the first step opens in the commit that stores the instance."""
@@ -241,13 +203,13 @@ class Engine:
             fresh,
             NewInstance(start.input, start.business_key, start.attributes, start.created_by),
         )
-        pending = self.committer.local[start.id] = _pending(start)
+        view = self.committer.local[start.id] = pending(start)
         try:
             outcome = await self.committer.apply(item)
         except BaseException:
             self.committer.local.pop(start.id, None)
             raise
-        return _view(pending, outcome.instance or fresh, outcome.now)
+        return current(view, outcome.instance or fresh, outcome.now)
 
     # --- signals and control ---------------------------------------------------------------------------------------
 
@@ -400,7 +362,7 @@ class Engine:
         if id in self.committer.local:
             outcome = await self._end_of(id)
             if outcome.instance is not None:
-                return _view(outcome.started, outcome.instance, outcome.now)
+                return current(outcome.started, outcome.instance, outcome.now)
         pause = 0.05
         while (found := await self.get(instance_id)).status not in TERMINAL:
             with contextlib.suppress(TimeoutError):
@@ -487,41 +449,3 @@ class Engine:
                 "The engine is not open.", code="ENGINE_CLOSED", hint="Use it inside `async with Engine() as engine:`."
             )
         return self._session
-
-
-def _as_graph(definition: FlowDefinition | Graph | dict[str, Any]) -> tuple[dict[str, Any], Graph]:
-    if isinstance(definition, FlowDefinition):
-        return definition.source, lower(definition)
-    graph = definition if isinstance(definition, Graph) else load_graph(definition)
-    return dump_graph(graph), graph
-
-
-def _pending(start: Start) -> Instance:
-    input = msgspec.json.decode(start.input)
-    return Instance(
-        id=str(UUID(bytes=start.id)),
-        flow=start.definition.name,
-        flow_version=start.definition.version,
-        status="pending",
-        version=0,
-        data=input if isinstance(input, dict) else {},
-        input=input,
-        org=start.org,
-        key=start.key,
-        business_key=start.business_key,
-        created_by=start.created_by,
-    )
-
-
-def _view(view: Instance, snapshot: Snapshot, now: int) -> Instance:
-    """What a read would show, made from what was just committed."""
-    moment = to_datetime(now)
-    return msgspec.structs.replace(
-        view,
-        status=str(snapshot.status),
-        version=snapshot.version,
-        data=msgspec.json.decode(snapshot.data),
-        reason=snapshot.reason,
-        updated_at=moment,
-        completed_at=moment if snapshot.status in TERMINAL else None,
-    )

@@ -1,0 +1,51 @@
+"""Instances as a user sees them, made from what was just committed: what a read would show, without the read."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from holdfast.core.moments import to_datetime
+from holdfast.core.state import Instance as Snapshot
+from holdfast.core.status import TERMINAL
+from holdfast.runtime.starter import Start
+from holdfast.store.reads import Instance
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some instances and where the next page begins; None when this is the last one."""
+
+    items: list[Instance]
+    next: str | None
+
+
+def pending(start: Start) -> Instance:
+    input = msgspec.json.decode(start.input)
+    return Instance(
+        id=str(UUID(bytes=start.id)),
+        flow=start.definition.name,
+        flow_version=start.definition.version,
+        status="pending",
+        version=0,
+        data=input if isinstance(input, dict) else {},
+        input=input,
+        org=start.org,
+        key=start.key,
+        business_key=start.business_key,
+        created_by=start.created_by,
+    )
+
+
+def current(view: Instance, snapshot: Snapshot, now: int) -> Instance:
+    """What a read would show, made from what was just committed."""
+    moment = to_datetime(now)
+    return msgspec.structs.replace(
+        view,
+        status=str(snapshot.status),
+        version=snapshot.version,
+        data=msgspec.json.decode(snapshot.data),
+        reason=snapshot.reason,
+        updated_at=moment,
+        completed_at=moment if snapshot.status in TERMINAL else None,
+    )
