@@ -25,6 +25,7 @@ WAITING: dict[str, Any] = {
     "edges": [{"id": "rest>end", "source": "rest", "target": "end", "on": "go"}],
 }
 TABLES = ("definitions", "instances", "signals", "steps", "events", "inbox", "key_events", "work", "timers")
+UNFIT: tuple[Any, ...] = ("a\0b", "\ud800", "x" * 2001, 5)
 DEEP: list[Any] = []
 for _ in range(100):
     DEEP = [DEEP]
@@ -68,33 +69,33 @@ async def _waiting(engine: Engine) -> str:
     return instance.id
 
 
-@pytest.mark.parametrize("code", PAYLOADS)
-async def test_an_input_that_cannot_be_stored(engine: Engine, holdfast_dsn: str, code: str) -> None:
+async def test_inputs_that_cannot_be_stored(engine: Engine, holdfast_dsn: str) -> None:
     await engine.publish(WAITING)
-    error = await refused(holdfast_dsn, PayloadError, code, lambda: engine.start("waiting", PAYLOADS[code]))
-    assert "input" in error.message
-    assert error.hint
-    await refused(holdfast_dsn, PayloadError, code, lambda: engine.start_many("waiting", [{}, PAYLOADS[code]]))
+    for code, bad in PAYLOADS.items():
+        error = await refused(holdfast_dsn, PayloadError, code, lambda bad=bad: engine.start("waiting", bad))
+        assert "input" in error.message
+        assert error.hint
+        await refused(holdfast_dsn, PayloadError, code, lambda bad=bad: engine.start_many("waiting", [{}, bad]))
 
 
-@pytest.mark.parametrize("code", PAYLOADS)
-async def test_a_payload_that_cannot_be_stored(engine: Engine, holdfast_dsn: str, code: str) -> None:
+async def test_payloads_that_cannot_be_stored(engine: Engine, holdfast_dsn: str) -> None:
     id = await _waiting(engine)
-    await refused(holdfast_dsn, PayloadError, code, lambda: engine.signal(id, "go", PAYLOADS[code]))
-    await refused(holdfast_dsn, PayloadError, code, lambda: engine.signal_key("go", "key", PAYLOADS[code]))
+    for code, bad in PAYLOADS.items():
+        await refused(holdfast_dsn, PayloadError, code, lambda bad=bad: engine.signal(id, "go", bad))
+        await refused(holdfast_dsn, PayloadError, code, lambda bad=bad: engine.signal_key("go", "key", bad))
 
 
-@pytest.mark.parametrize("code", PAYLOADS)
-async def test_a_result_that_cannot_be_stored_fails_its_step(engine: Engine, code: str) -> None:
+async def test_results_that_cannot_be_stored_fail_their_step(engine: Engine) -> None:
     async def bad(ctx: Context, data: Any) -> Any:
-        return PAYLOADS[code]
+        return PAYLOADS[data]
 
-    await engine.publish(Flow("bad").step("bad", bad).build())
-    instance = await engine.start("bad")
+    await engine.publish(Flow("bad").step("bad", bad, retries=3).build())
+    started = {code: await engine.start("bad", code) for code in PAYLOADS}
     await engine.drain(timeout=30)
-    [step] = await engine.steps(instance.id)
-    assert (step.status, step.error["code"]) == ("failed", code)
-    assert (await engine.get(instance.id)).status == "failed"
+    for code, instance in started.items():
+        [step] = await engine.steps(instance.id)
+        assert (step.status, step.attempts, step.error["code"]) == ("failed", 1, code)
+        assert (await engine.get(instance.id)).status == "failed"
 
 
 async def test_an_error_message_with_characters_the_database_refuses(engine: Engine) -> None:
@@ -180,32 +181,35 @@ async def test_another_organisation_sees_nothing(engine: Engine, holdfast_dsn: s
         assert (await other.list()).items == []
 
 
-@pytest.mark.parametrize("key", ["", "x" * 501, "a\0b", "\ud800"])
-async def test_keys_that_cannot_be_keys(engine: Engine, holdfast_dsn: str, key: str) -> None:
+async def test_keys_that_cannot_be_keys(engine: Engine, holdfast_dsn: str) -> None:
     await engine.publish(WAITING)
-    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start("waiting", key=key))
-    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.start("waiting", business_key=key))
-    await refused(holdfast_dsn, Refused, "KEY_INVALID", lambda: engine.signal_key("go", key))
+    for key in ("", "x" * 501, "a\0b", "\ud800"):
+        for attempt in (
+            lambda key=key: engine.start("waiting", key=key),
+            lambda key=key: engine.start("waiting", business_key=key),
+            lambda key=key: engine.signal_key("go", key),
+        ):
+            await refused(holdfast_dsn, Refused, "KEY_INVALID", attempt)
 
 
-@pytest.mark.parametrize("text", ["", "a\0b", "\ud800", "x" * 2001, 5])
-async def test_texts_that_cannot_be_stored(engine: Engine, holdfast_dsn: str, text: Any) -> None:
+async def test_texts_that_cannot_be_stored(engine: Engine, holdfast_dsn: str) -> None:
     id = await _waiting(engine)
-    for attempt in (
-        lambda: engine.start(text),
-        lambda: engine.start("waiting", by=text),
-        lambda: engine.start_many("waiting", [{}], by=text),
-        lambda: engine.publish(WAITING, by=text),
-        lambda: engine.signal(id, text),
-        lambda: engine.signal(id, "go", node=text),
-        lambda: engine.signal(id, "go", by=text),
-        lambda: engine.signal_key(text, "key"),
-        lambda: engine.list(flow=text),
-    ):
-        await refused(holdfast_dsn, Refused, "TEXT_INVALID", attempt)
-    if text:
+    for bad in (*UNFIT, ""):
+        for attempt in (
+            lambda text=bad: engine.start(text),
+            lambda text=bad: engine.start("waiting", by=text),
+            lambda text=bad: engine.start_many("waiting", [{}], by=text),
+            lambda text=bad: engine.publish(WAITING, by=text),
+            lambda text=bad: engine.signal(id, text),
+            lambda text=bad: engine.signal(id, "go", node=text),
+            lambda text=bad: engine.signal(id, "go", by=text),
+            lambda text=bad: engine.signal_key(text, "key"),
+            lambda text=bad: engine.list(flow=text),
+        ):
+            await refused(holdfast_dsn, Refused, "TEXT_INVALID", attempt)
+    for bad in UNFIT:
         for control in (engine.cancel, engine.abort, engine.suspend, engine.force_fail):
-            await refused(holdfast_dsn, Refused, "TEXT_INVALID", lambda c=control: c(id, reason=text))
+            await refused(holdfast_dsn, Refused, "TEXT_INVALID", lambda c=control, text=bad: c(id, reason=text))
 
 
 async def test_questions_that_make_no_sense(engine: Engine, holdfast_dsn: str) -> None:

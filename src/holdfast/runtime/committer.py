@@ -42,6 +42,7 @@ _RESULTS = (WorkDone, WorkFailed)
 PIN_IMPATIENT = SQL.pin_impatiently.one()
 CLOCK_COLUMN = 8  # where pin_impatiently gives the time
 CACHED_INSTANCES = 20_000
+TRICKLE_LOOKS = 3  # times the linger a lane waits for more
 BUSY_PAUSE = 0.005
 RECONNECT_PAUSE = 0.25
 
@@ -150,8 +151,8 @@ class Committer:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            if self.active and len(self.buffer) < options.batch and room <= 0:
-                await asyncio.sleep(options.linger)
+            if room <= 0:
+                await self._gather()
             items = self._take()
             room = min(room, options.batch - len(items)) if self.signals_ready else 0
             if not items and room <= 0:  # all that is there belongs to instances the other lane holds
@@ -172,6 +173,17 @@ class Committer:
                 self.active -= 1
                 self._claiming -= room
                 self.under_way.discard(flight)
+
+    async def _gather(self) -> None:
+        """Let a batch grow while that costs nobody much: another lane is under way, or results trickle in from far more
+        handlers than have answered. A lone flow finds neither and never waits."""
+        options = self.options
+        if self.active and len(self.buffer) < options.batch:
+            await asyncio.sleep(options.linger)
+        patience = TRICKLE_LOOKS
+        while patience and len(self.buffer) < options.share and len(self.cache) - len(self.buffer) > options.batch:
+            await asyncio.sleep(options.linger)
+            patience -= 1
 
     async def answered(self) -> None:
         """Until every commit that is under way now has been answered and acted upon."""
