@@ -313,10 +313,11 @@ class Engine:
             )
         return found
 
-    async def steps(self, instance_id: Id) -> list[Step]:
-        """The visits of an instance in the order they happened."""
+    async def steps(self, instance_id: Id, *, all: bool = False) -> list[Step]:
+        """The steps of an instance in the order they happened; `all` adds the rows of ends and of interventions."""
         await self.get(instance_id)
-        return await reads.list_steps(self._opened(), self.org, take_id(instance_id))
+        found = await reads.list_steps(self._opened(), self.org, take_id(instance_id))
+        return found if all else [step for step in found if step.behaviour not in ("end", "control")]
 
     async def events(self, instance_id: Id) -> list[Event]:
         """The audit trail of an instance."""
