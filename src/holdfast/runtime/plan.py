@@ -121,10 +121,6 @@ class Plan:
             self.kept, self.children,
         )  # fmt: skip
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.entries or self.consumed or self.kept)
-
     def _lease(self, dispatch: Dispatch) -> bool:
         if not self.may_lease(dispatch):
             return False

@@ -8,7 +8,7 @@ plan there is), and row counts that must hold are checked by `holdfast.expect` o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
@@ -85,4 +85,3 @@ def load() -> _Statements:
 
 
 SQL: Final = load()
-Reader = Callable[[bytes], Any]

@@ -6,8 +6,8 @@ memoised pieces costs a tenth of adapting each value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from struct import Struct, pack
+from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final
 
 NULL: Final = b"\xff\xff\xff\xff"
@@ -121,14 +121,3 @@ def scalar_encoder(type_name: str) -> Callable[[Any], bytes | None]:
 def read_int(data: bytes) -> int:
     """A binary integer or timestamp of any width."""
     return int.from_bytes(data, "big", signed=True)
-
-
-def read_json(data: bytes) -> bytes:
-    """The text inside a binary jsonb value."""
-    return data[1:]
-
-
-def text_array(values: Iterable[str]) -> bytes:
-    column = list(values)
-    pieces = [pack("!i", len(v.encode())) + v.encode() for v in column]
-    return _HEAD(1, 0, 25, len(column), 1) + b"".join(pieces)
