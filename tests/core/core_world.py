@@ -13,8 +13,8 @@ import msgspec
 from core_run import new_instance, projection
 from core_table import StepTable
 
-from holdfast.core.decide import decide
-from holdfast.core.decision import Call, Decision, EarlyEvents, Facts
+from holdfast.core.decide import decide, decide_at_length
+from holdfast.core.decision import Call, Decision, EarlyEvents, Facts, TaskOpened
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
@@ -25,6 +25,7 @@ from holdfast.core.signals import (
     CallDue,
     Cancel,
     ChildFinished,
+    Decided,
     EventArrived,
     Failure,
     ForceFail,
@@ -68,7 +69,9 @@ class World:
         self.timers: dict[bytes, TimerDue] = {}
         self.children: dict[bytes, str] = {}
         self.effects: dict[bytes, str] = {}
+        self.tasks: dict[bytes, str] = {}  # open ones, by node
         self.inbox: list[EventArrived] = []
+        self.plain = 0  # decisions made the short way
         self.applied: list[Signal] = []
         self.events = 0
         self.names = self._event_names()
@@ -142,6 +145,14 @@ class World:
         name = self.random.choice(self.names)
         self.deliver(EventArrived(b"%016d" % self.events, name, raw, node, token))
 
+    def decide_task(self) -> None:
+        if self.tasks:
+            task = self.random.choice(sorted(self.tasks))
+            ways = sorted(self.program.places[self.tasks[task]].ways)
+            decision = self.random.choice([*ways, "confirmed", "rejected", UNKNOWN])
+            raw = self.random.choice([None, self._output()])
+            self.deliver(Decided(b"decision" * 2, task, decision, raw, "because"))
+
     def finish_child(self) -> None:
         if self.children:
             child = self.random.choice(sorted(self.children))
@@ -205,6 +216,10 @@ class World:
         """A call's transaction: answer what is needed until nothing is."""
         while True:
             decision = decide(self.program, self.instance, signal, facts)
+            if decision.plain:
+                self.plain += 1
+                at_length = decide_at_length(self.program, self.instance, signal, facts)
+                assert msgspec.structs.replace(decision, plain="") == at_length, "the short way, the same decision"
             calls = [need for need in decision.needs if isinstance(need, Call)]
             if not calls:
                 return decision
@@ -260,6 +275,13 @@ class World:
         for effect in decision.effects:
             if effect.awaited:
                 self.effects[effect.id] = effect.token
+        for task in decision.tasks:
+            if isinstance(task, TaskOpened):
+                self.tasks[task.id] = task.node
+            else:
+                del self.tasks[task.id]
+                assert task.status in ("completed", "cancelled", "expired")
+                assert (task.decision is not None) == (task.status == "completed")
 
     # --- invariants -------------------------------------------------------------------------------------------------
 
@@ -271,6 +293,8 @@ class World:
         assert sorted(open_rows) == sorted(standing), "each open row has one live token, each such token one open row"
         out = {path for path, t in tokens.items() if t.phase in (Phase.WORKING, Phase.CANCELLING)}
         assert set(self.work) == out, "each token at work has a work row, and nobody else"
+        asked = {wait.ref for t in tokens.values() for wait in t.waits if wait.kind == "task"}
+        assert set(self.tasks) == asked, "each open task has a token that waits for it, and the other way round"
         for scope in state.scopes:
             assert any(path.startswith(scope + ".") for path in tokens), "a scope nobody is left in"
         if instance.status in TERMINAL:
@@ -312,6 +336,7 @@ ACTIONS = (
     *[World.finish_work] * 8,
     *[World.fire_timer] * 3,
     *[World.send_event] * 5,
+    *[World.decide_task] * 3,
     *[World.finish_child] * 3,
     *[World.deliver_effect] * 3,
     World.lose_lease,

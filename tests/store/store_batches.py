@@ -51,7 +51,9 @@ def later(before: Instance, **changes: Any) -> Instance:
 
 def decision(after: Instance, **parts: Any) -> Decision:
     """A decision with these parts; all others are empty."""
-    lists = {f.name: [] for f in msgspec.structs.fields(Decision) if f.name not in ("instance", "keep", "error")}
+    lists = {
+        f.name: [] for f in msgspec.structs.fields(Decision) if f.name not in ("instance", "keep", "error", "plain")
+    }
     return Decision(**{**lists, "instance": after, "keep": False, "error": None, **parts})
 
 

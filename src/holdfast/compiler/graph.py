@@ -27,6 +27,8 @@ class Behaviour(StrEnum):
     JOIN = "join"  # meets other tokens
     END = "end"  # finishes
 
+    __hash__ = str.__hash__  # an enum's own is written in Python, and behaviours are looked up all the time
+
 
 KINDS: Final[dict[str, Behaviour]] = {
     "start": Behaviour.PASS,
@@ -93,9 +95,15 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     idempotent: bool = True
     priority: int = 50  # 0 … 100, higher is sooner
     delay: float | None = None  # timer: seconds
+    after: str | None = None  # timer: an expression that gives seconds
     until: str | None = None  # timer: an expression that gives a moment
+    cron: str | None = None  # timer: the next match of a cron expression
+    timezone: str | None = None  # timer: where the clock hangs that cron and until read; None: UTC
     wait: Wait | None = None  # rest: an event by name or key
     child: Child | None = None  # rest: a sub-flow
+    form: dict[str, Any] | None = None  # human, approval: what the person fills in
+    roles: tuple[str, ...] = ()  # human, approval: who may claim it; empty: anybody
+    due: float | None = None  # human, approval: seconds until it should be decided; takes the `timeout` edge, if any
     mode: str | None = None  # join: all | any
     awaits: bool = False  # emit: wait for the effect's receipt
     input: dict[str, str] | None = None  # mapping: name → expression; None: the token's value

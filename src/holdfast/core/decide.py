@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.core import control, events, results, timers
+from holdfast.core import control, events, results, timers, verdicts
 from holdfast.core.decision import Decision, Facts
 from holdfast.core.finish import finish
+from holdfast.core.plain import begin, go_on
 from holdfast.core.program import Program
 from holdfast.core.signals import (
     CONDITIONAL,
@@ -23,9 +24,11 @@ from holdfast.core.signals import (
     CallDue,
     Cancel,
     ChildFinished,
+    Decided,
     EventArrived,
     ForceFail,
     ReceiptArrived,
+    Reschedule,
     Resume,
     Signal,
     Started,
@@ -42,6 +45,15 @@ from holdfast.errors import Conflict, Refused
 
 
 def decide(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
+    plain: Decision | None = None
+    if type(signal) is WorkDone:
+        plain = go_on(program, instance, signal, facts)
+    elif type(signal) is Started:
+        plain = begin(program, instance, signal, facts)
+    return decide_at_length(program, instance, signal, facts) if plain is None else plain
+
+
+def decide_at_length(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
     _check_legal(instance, signal)
     turn = Turn(program, instance, facts)
     _APPLY[type(signal)](turn, signal)
@@ -82,7 +94,9 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     WorkFailed: results.work_failed,
     CallDue: results.call_due,
     TimerDue: timers.timer_due,
+    Reschedule: timers.reschedule,
     EventArrived: events.event_arrived,
+    Decided: verdicts.decided,
     ChildFinished: events.child_finished,
     ReceiptArrived: events.receipt_arrived,
     Cancel: control.cancel,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.core.signals import SYSTEM, Actor
 from holdfast.core.state import Instance
 from holdfast.core.status import StepStatus
+
+
+class TaskFacts(msgspec.Struct, frozen=True, gc=False):
+    """The task a decision is about, as it was when its row was locked."""
+
+    assignee: str | None = None
+    roles: tuple[str, ...] = ()
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
@@ -21,6 +28,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     idle: frozenset[str] = frozenset()  # paths whose dispatched work nobody has claimed (for a cancel)
     answers: dict[bytes, bytes] = {}  # results of calls already run in this transaction, by step
     inline_calls: bool = False  # this transaction may run calls
+    task: TaskFacts | None = None  # of the task that is being decided
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +113,32 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
     due: int
 
 
+class TaskOpened(msgspec.Struct, frozen=True, gc=False):
+    """Work for a person."""
+
+    id: bytes
+    step: bytes
+    node: str
+    token: str
+    roles: tuple[str, ...]
+    priority: int
+    due: int | None
+    form: bytes | None
+    payload: bytes
+
+
+class TaskClosed(msgspec.Struct, frozen=True, gc=False):
+    """A person's work that is over: decided, or not needed any more for a reason."""
+
+    id: bytes
+    step: bytes
+    status: str = ""
+    decision: str | None = None
+    comment: str | None = None
+    data: bytes | None = None
+    reason: str | None = None
+
+
 class Effect(msgspec.Struct, frozen=True, gc=False):
     id: bytes
     step: bytes
@@ -173,6 +207,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 Need = EarlyEvents | Call
+Plain = Literal["", "begin", "advance", "finish"]
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -194,3 +229,5 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     keep: bool  # the event is early: it goes to the inbox
     needs: list[Need]
     error: bytes | None  # the instance's last error, if this decision brought one
+    tasks: list[TaskOpened | TaskClosed]
+    plain: Plain = ""  # one of the three plain decisions and nothing else: the store has a short way for each

@@ -40,6 +40,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     mapping: dict[str, Expression] | None
     key: Expression | None
     until: Expression | None
+    after: Expression | None
+    onward: Way | None  # the one way to the one next node, where nothing needs to be evaluated or waited for
+    is_end: bool
 
 
 class Program(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +57,7 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     join_modes: dict[str, str]  # split → mode of its join
     joins: dict[str, str | None]  # split → its join
     early: frozenset[str]  # events an instance may receive before it waits for them
+    begins: Place | None  # the entry, where it is a step that can be opened at once
     waits_by_key: bool = False
 
 
@@ -71,6 +75,7 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
         merges=compiled.policy.data == "context",
         join_modes={j.split: j.mode for j in compiled.joins.values()},
         joins=dict(compiled.splits),
+        begins=places[compiled.entry] if _begins(compiled) else None,
         early=frozenset(n.wait.event for n in compiled.nodes.values() if n.wait and n.wait.early),
         waits_by_key=any(n.wait is not None and n.wait.key is not None for n in compiled.nodes.values()),
     )
@@ -94,7 +99,30 @@ def _place(node: Node, compiled: Compiled) -> Place:
         mapping={k: _value(e, compiled) for k, e in node.input.items()} if node.input is not None else None,
         key=_value(node.wait.key, compiled) if node.wait and node.wait.key else None,
         until=_value(node.until, compiled) if node.until else None,
+        after=_value(node.after, compiled) if node.after else None,
+        onward=_onward(node, ways, compiled),
+        is_end=behaviour is Behaviour.END,
     )
+
+
+def _onward(node: Node, ways: dict[str, tuple[Way, ...]], compiled: Compiled) -> Way | None:
+    way = next(iter(ways.get("completed", ())), None)
+    if way is None or not _is_default(way) or compiled.policy.chain_limit is not None:
+        return None
+    target = compiled.nodes[way.target]
+    is_level = compiled.depth[node.id] == compiled.depth[target.id]
+    goes_on = target.behaviour is Behaviour.END or _is_plain(target)
+    return way if is_level and node.behaviour is Behaviour.WORK and goes_on else None
+
+
+def _is_plain(node: Node) -> bool:
+    """A step that can be opened as it is: nothing to evaluate, no timer to set."""
+    return node.behaviour is Behaviour.WORK and node.input is None and node.deadline is None
+
+
+def _begins(compiled: Compiled) -> bool:
+    policy = compiled.policy
+    return policy.chain_limit is None and policy.timeout is None and _is_plain(compiled.nodes[compiled.entry])
 
 
 def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -> bool:

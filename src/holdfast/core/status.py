@@ -21,6 +21,8 @@ class InstanceStatus(StrEnum):
     CANCELLED = "cancelled"
     ABORTED = "aborted"
 
+    __hash__ = str.__hash__  # an enum's own is written in Python, and these are looked up all the time
+
 
 class StepStatus(StrEnum):
     PENDING = "pending"
@@ -38,9 +40,13 @@ class StepStatus(StrEnum):
     ROLLED_BACK = "rolled_back"
     SUPERSEDED = "superseded"
 
+    __hash__ = str.__hash__  # an enum's own is written in Python, and these are looked up all the time
+
 
 class Phase(StrEnum):
     """What a live token does where it stands."""
+
+    __hash__ = str.__hash__  # an enum's own is written in Python, and these are looked up all the time
 
     WORKING = "working"  # its step is dispatched or being run
     RETRYING = "retrying"  # waits for the next attempt
@@ -54,6 +60,8 @@ _I, _S, _P = InstanceStatus, StepStatus, Phase
 
 # What the hot path compares with: reading a member off its class costs four times as much.
 SUSPENDED: Final = InstanceStatus.SUSPENDED
+RUNNING: Final = InstanceStatus.RUNNING
+COMPLETED: Final = InstanceStatus.COMPLETED
 STEP_RUNNING: Final = StepStatus.RUNNING
 STEP_COMPLETED: Final = StepStatus.COMPLETED
 WORKING: Final = Phase.WORKING

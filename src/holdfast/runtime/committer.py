@@ -29,9 +29,10 @@ from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.clock import DatabaseClock
 from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.plan import KEEP_SECONDS, Plan
 from holdfast.store.commit import writes
-from holdfast.store.locks import Locked, lock
+from holdfast.store.dial import pauses
+from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
@@ -42,8 +43,9 @@ _RESULTS = (WorkDone, WorkFailed)
 PIN_IMPATIENT = SQL.pin_impatiently.one()
 CLOCK_COLUMN = 8  # where pin_impatiently gives the time
 CACHED_INSTANCES = 20_000
-TRICKLE_LOOKS = 3  # times the linger a lane waits for more
+LOOKS = 3  # times the linger a lane waits for more
 BUSY_PAUSE = 0.005
+BUSY_PATIENCE = 1.0
 RECONNECT_PAUSE = 0.25
 
 
@@ -52,8 +54,10 @@ class Options(msgspec.Struct, frozen=True):
 
     lanes: int = 2
     batch: int = 256
-    share: int = 128  # a lane takes at least this many of what is there
+    share: int = 16  # a lane takes at least this many of what is there
+    trickle: int = 128  # a batch worth waiting for while results of many handlers trickle in
     linger: float = 0.002
+    keep_early: float = KEEP_SECONDS  # how long events wait for their wait
 
 
 class Counters(msgspec.Struct):
@@ -101,7 +105,8 @@ class Committer:
         self._mishaps = Mishaps(self)
 
     async def start(self) -> None:
-        self._sessions = [await Session.open(self.dsn) for _ in range(self.options.lanes)]
+        for _ in range(self.options.lanes):
+            self._sessions.append(await Session.open(self.dsn))  # one by one: `stop` closes what a failure leaves
         self._tasks = [asyncio.create_task(self._lane(n), name=f"holdfast-lane-{n}") for n in range(self.options.lanes)]
 
     async def stop(self, patience: float = 5.0) -> None:
@@ -178,12 +183,20 @@ class Committer:
         """Let a batch grow while that costs nobody much: another lane is under way, or results trickle in from far more
         handlers than have answered. A lone flow finds neither and never waits."""
         options = self.options
-        if self.active and len(self.buffer) < options.batch:
-            await asyncio.sleep(options.linger)
-        patience = TRICKLE_LOOKS
-        while patience and len(self.buffer) < options.share and len(self.cache) - len(self.buffer) > options.batch:
+        patience = LOOKS
+        while patience and self.active and len(self.buffer) < self._share:
             await asyncio.sleep(options.linger)
             patience -= 1
+        patience = LOOKS
+        while patience and len(self.buffer) < options.trickle and len(self.cache) - len(self.buffer) > options.batch:
+            await asyncio.sleep(options.linger)
+            patience -= 1
+
+    @property
+    def _share(self) -> int:
+        """A lane's share of what is under way, so that the other lane has something to overlap with."""
+        options, under_way = self.options, max(len(self.cache), len(self.buffer))
+        return min(options.batch, max(options.share, under_way // options.lanes))
 
     async def answered(self) -> None:
         """Until every commit that is under way now has been answered and acted upon."""
@@ -192,11 +205,10 @@ class Committer:
             await asyncio.sleep(0.001)
 
     def _take(self) -> list[Item]:
-        """At most a lane's share of what is under way, so that the other lane has something to overlap with."""
         items: list[Item] = []
         later: list[Item] = []
         buffer, busy = self.buffer, self._busy
-        limit = min(self.options.batch, max(self.options.share, (len(self.cache) + len(buffer)) // self.options.lanes))
+        limit = self._share
         while buffer and len(items) < limit:
             item = buffer.popleft()
             (later if item.instance in busy else items).append(item)
@@ -230,17 +242,21 @@ class Committer:
             await session.run([ROLLBACK])
             self._mishaps.give_up(items, error)
 
-    async def attempt(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
+    async def attempt(
+        self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int = SIGNALS_PER_INSTANCE
+    ) -> None:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
         plan = self._plan_unlocked(items) if not claim else None
         if plan is not None:
             results = await session.run([BEGIN, PIN_IMPATIENT, *writes(plan.batch()), COMMIT])
             self.clock.observe(read_int(results[1].get_value(0, CLOCK_COLUMN) or b""))
         else:
-            plan = await self._write_locked(session, items, claim, ids)
+            plan = await self._write_locked(session, items, claim, ids, signals)
         self.committed(plan)
         if plan.broken:
             await self._mishaps.after_broken(session, plan.broken)
+        if plan.busy:
+            await self._defer(session, plan.busy)
 
     def _plan_unlocked(self, items: list[Item]) -> Plan | None:
         """A plan over our own snapshots; None when the items need locks, or something fetched, before the decision."""
@@ -259,15 +275,18 @@ class Committer:
         items.sort(key=_by_instance)
         return plan if plan.make_unlocked(items) else None
 
-    async def _write_locked(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> Plan:
+    async def _write_locked(
+        self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int
+    ) -> Plan:
         known = [(i, self.cache.get(i)) for i in {item.instance for item in items if item.fresh is None or item.unsure}]
-        locked = await lock(session, known, claim)
+        locked = await lock(session, known, claim, signals)
         self.clock.observe(locked.now)
         if claim:
             self.signals_ready = locked.claimed >= claim
             ids.update(locked.instances)
             self._busy |= ids
         plan = Plan(self.catalog, locked, self.worker, self.leases)
+        plan.keep_for = self.options.keep_early
         await plan.make(session, items)
         await session.run([*writes(plan.batch()), *self._mishaps.burials(plan), COMMIT])
         return plan
@@ -298,8 +317,6 @@ class Committer:
         for item, refusal in plan.refused:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
-        for item in plan.busy:
-            self._later(item)
         self.on_commit(plan)
 
     def _remember(self, instance: Instance) -> None:
@@ -322,8 +339,21 @@ class Committer:
             self._goes_elsewhere(id)
         self.cache.clear()
 
+    async def _defer(self, session: Session, items: list[Item]) -> None:
+        """The instances are locked elsewhere, or gone: a standby that took over may not have had them. So the database
+        is asked now and then whether results that wait are still ours to give."""
+        now = asyncio.get_running_loop().time()
+        overdue = [item for item in items if item.answer is None and 0.0 < item.deadline < now]
+        kept = await self._mishaps.without_lost_results(session, overdue)
+        dropped = {id(item) for item in overdue} - {id(item) for item in kept}
+        for item in items:
+            if item.answer is None and not item.deadline > now:
+                item.deadline = now + BUSY_PATIENCE
+            if id(item) not in dropped:
+                self._later(item)
+
     def _later(self, item: Item) -> None:
-        """The instance is locked elsewhere. Results wait as long as it takes; a caller is told after a while."""
+        """Results wait as long as it takes; a caller is told after a while."""
         loop = asyncio.get_running_loop()
         if item.answer is not None and loop.time() > item.deadline:
             if not item.answer.done():
@@ -359,12 +389,13 @@ class Committer:
 
     async def _reconnect(self, session: Session) -> Session:
         await session.close()
+        waits = pauses()
         while True:
             try:
                 return await Session.open(self.dsn)
             except HoldfastError as failure:
                 log.warning("The database is away: %s", failure.message)
-                await asyncio.sleep(RECONNECT_PAUSE)
+                await asyncio.sleep(next(waits))
 
 
 def _by_instance(item: Item) -> bytes:
@@ -377,4 +408,9 @@ def _is_working(instance: Instance) -> bool:
 
 def _works_here(plan: Plan, decisions: list[Decision]) -> bool:
     """Only an instance whose next step is ours is worth keeping in memory."""
-    return any(dispatch.step in plan.leased for decision in decisions for dispatch in decision.dispatches)
+    leased = plan.leased
+    for decision in decisions:
+        for dispatch in decision.dispatches:
+            if dispatch.step in leased:
+                return True
+    return False

@@ -158,18 +158,14 @@ class Starter:
         ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
         insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
         if all(s.key is None for s in ordered):
-            await session.run(
-                [BEGIN, PIN, insert, SQL.insert_signals.rows([_signal_row(s) for s in ordered], None), COMMIT]
-            )
+            await session.run([BEGIN, PIN, insert, COMMIT])
             return
         results = await session.run([BEGIN, PIN, insert])
         inserted = {row[0] for row in rows(results[2])}
-        fresh = [s for s in ordered if s.id in inserted]
         taken = [s for s in ordered if s.id not in inserted]
         if taken:
             await self._compare(session, taken)
-        queries = [SQL.insert_signals.rows([_signal_row(s) for s in fresh], None)] if fresh else []
-        await session.run([*queries, COMMIT])
+        await session.run([COMMIT])
 
     async def _compare(self, session: Session, taken: list[Start]) -> None:
         wanted = [
@@ -189,12 +185,8 @@ class Starter:
 
 
 def _instance_row(s: Start) -> tuple[object, ...]:
-    data = s.input if s.input[:1] == b"{" else b"{}"
+    definition = s.definition
     return (
-        s.id, s.id[15], s.org, s.definition.id, s.definition.name, s.definition.version, data, s.input, s.key,
-        s.business_key, s.attributes, None, None, s.created_by, s.trace,
+        s.id, s.id[15], s.org, definition.id, definition.name, definition.version, s.input, s.key, s.business_key,
+        s.attributes, None, None, s.created_by, s.trace,
     )  # fmt: skip
-
-
-def _signal_row(s: Start) -> tuple[object, ...]:
-    return s.id, s.id[15], s.id, s.org, "started", b"{}", s.trace

@@ -17,19 +17,10 @@ from holdfast.core.decision import Decision, Dispatch
 from holdfast.core.ids import bucket_of
 from holdfast.core.state import Instance, encode_state
 from holdfast.core.status import TERMINAL
+from holdfast.store.needs import KeptEvent
+from holdfast.store.plain import NewInstance, advanced, begun, finished, ripe_at
 from holdfast.store.statements import SQL, Query
-
-KEEP_SECONDS: Final = 7 * 24 * 3600.0
-AGING_RATE: Final = 1.0  # points of priority a waiting step gains per second
-
-
-class NewInstance(msgspec.Struct, frozen=True, gc=False):
-    """What a start brings beside the decision: columns that are written once."""
-
-    input: bytes
-    business_key: str | None = None
-    attributes: bytes | None = None
-    created_by: str | None = None
+from holdfast.store.tasks import add_tasks
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -71,13 +62,8 @@ class Batch(msgspec.Struct, gc=False):
     entries: list[Entry]
     consumed: list[tuple[bytes, bytes]]  # (instance, signal)
     receipts: list[tuple[bytes, str, str, bytes]]  # (instance, org, signal id, hash of what it carried)
-    kept: list[tuple[bytes, str, bytes, str, bytes | None, bytes | None]]  # (instance, org, id, event, payload, actor)
+    kept: list[tuple[bytes, str, KeptEvent]]  # (instance, org, the early event)
     children: list[ChildStart]
-
-
-def ripe_at(now: int, priority: int) -> int:
-    """Order of the queue: a step of low priority is as if it were enqueued later, so it ages instead of starving."""
-    return now + int((100 - priority) / AGING_RATE * 1_000_000)
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -97,6 +83,23 @@ class _Rows:
         self.tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
 
     def add(self, entry: Entry) -> None:
+        """A plain decision is a row of one statement; what is unusual, or not to be run here, goes the long way."""
+        decision = entry.decisions[0]
+        plain = decision.plain
+        if len(entry.decisions) > 1 or not plain or not self.batch.worker:
+            self._add_at_length(entry)
+        elif plain == "finish":
+            self.tables["finish_instances"].append(finished(decision))
+        elif not self.batch.leases(decision.dispatches[0]):
+            self._add_at_length(entry)
+        elif plain == "advance":
+            self.tables["advance_steps"].append(advanced(decision, entry.before))
+        elif entry.new is not None:
+            self.tables["begin_instances"].append(begun(decision, entry.new))
+        else:
+            self._add_at_length(entry)
+
+    def _add_at_length(self, entry: Entry) -> None:
         before, after = entry.before, entry.decisions[-1].instance
         self._instance(entry, before, after)
         id, bucket, org = before.id, before.id[15], before.org
@@ -234,6 +237,8 @@ class _Rows:
             tables["delete_key_waits"].append((org, w.event, w.key, id, w.token, bucket_of(org, w.key)))
         for o in decision.outgoing:
             tables["insert_signals"].append((o.instance, o.instance[15], o.id, org, o.kind, o.payload, before.trace))
+        if decision.tasks:
+            add_tasks(tables, decision, before)
 
     def queries(self) -> list[Query]:
         batch, tables = self.batch, self.tables
@@ -241,20 +246,20 @@ class _Rows:
             tables["delete_signals"].append((instance, instance[15], signal))
         for instance, org, key, digest in batch.receipts:
             tables["insert_outbox_receipts"].append((instance, instance[15], "signal", key, org, digest))
-        for instance, org, id, event, payload, actor in batch.kept:
-            tables["keep_events"].append((instance, instance[15], id, org, event, payload, actor))
+        for instance, org, e in batch.kept:
+            actor = msgspec.json.encode(e.actor)
+            tables["keep_events"].append(
+                (instance, instance[15], e.id, org, e.event, e.payload, actor, e.kept_at, e.expires_at)
+            )
         for c in batch.children:
             self._child(c)
         return [self._bind(name, rows) for name, rows in tables.items() if rows]
 
     def _child(self, c: ChildStart) -> None:
-        bucket = c.id[15]
-        data = c.input if c.input[:1] == b"{" else b"{}"
         self.tables["start_instances"].append(
-            (c.id, bucket, c.org, c.definition, c.flow, c.flow_version, data, c.input, None, None, None, c.parent,
+            (c.id, c.id[15], c.org, c.definition, c.flow, c.flow_version, c.input, None, None, None, c.parent,
              c.parent_token, None, c.trace)
         )  # fmt: skip
-        self.tables["insert_signals"].append((c.id, bucket, c.id, c.org, "started", b"{}", c.trace))
 
     def _bind(self, name: str, rows: list[tuple[Any, ...]]) -> Query:
         return SQL.all[name].rows(rows, *_ORDER[name](self.batch, rows))
@@ -266,6 +271,9 @@ _Scalars = Callable[[Batch, Sequence[Any]], tuple[Any, ...]]
 
 # The written lock order: the statements of a batch are sent in this sequence.
 _ORDER: Final[dict[str, _Scalars]] = {
+    "begin_instances": lambda b, _: (b.now, b.worker),
+    "advance_steps": lambda b, rows: (b.now, b.worker, len(rows)),
+    "finish_instances": lambda b, rows: (b.now, b.worker, len(rows)),
     "insert_instances": lambda b, _: (b.now, b.worker),
     "update_instances": lambda b, rows: (b.now, b.worker, len(rows)),
     "start_instances": lambda b, _: (b.now,),
@@ -286,16 +294,18 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "delete_timers": lambda _b, _: (),
     "insert_outbox_receipts": lambda b, _: (b.now,),
     "insert_effects": lambda b, _: (b.now,),
-    "keep_events": lambda b, _: (b.now, KEEP_SECONDS),
+    "keep_events": lambda _b, _: (),
     "insert_key_waits": lambda b, _: (b.now,),
     "delete_key_waits": lambda _b, _: (),
+    "insert_tasks": lambda b, _: (b.now,),
+    "close_tasks": lambda b, rows: (b.now, len(rows)),
 }
 
 
 def _is_unusual(d: Decision) -> bool:
     return bool(
         d.retried or d.superseded or d.timers or d.timers_ended or d.effects or d.key_waits or d.key_waits_ended
-        or d.outgoing
+        or d.outgoing or d.tasks
     )  # fmt: skip
 
 
