@@ -75,7 +75,7 @@ class Recorder:
 
     async def _do(self, statement: str, *values: Any) -> Any:
         async with self._lock:
-            if self._connection is None:
+            if self._connection is None or self._connection.closed:
                 self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
             return await self._connection.execute(statement, values)
 

@@ -18,9 +18,20 @@ def test_everything_set() -> None:
             "HOLDFAST_HOME": "/srv/holdfast",
             "HOLDFAST_ORG": "acme",
             "HOLDFAST_LOG": "DEBUG",
+            "HOLDFAST_DIRECT_DSN": "postgresql://app@db:5432/orders",
+            "HOLDFAST_POOLED": "1",
+            "HOLDFAST_KEEP_EARLY": "3600",
         }
     )
-    assert settings == Settings("postgresql://app@db/orders", Path("/srv/holdfast"), "acme", "debug")
+    assert settings == Settings(
+        "postgresql://app@db/orders",
+        Path("/srv/holdfast"),
+        "acme",
+        "debug",
+        "postgresql://app@db:5432/orders",
+        True,
+        keep_early=3600.0,
+    )
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +47,11 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("HOLDFAST_ORG", "Acme Inc."),
         ("HOLDFAST_ORG", "x" * 64),
         ("HOLDFAST_LOG", "loud"),
+        ("HOLDFAST_KEEP_EARLY", "a week"),
+        ("HOLDFAST_KEEP_EARLY", "-1"),
+        ("HOLDFAST_KEEP_EARLY", "nan"),
+        ("HOLDFAST_DIRECT_DSN", "mysql://root:hunter2@db/orders"),
+        ("HOLDFAST_POOLED", "maybe"),
     ],
 )
 def test_a_bad_value_names_its_variable(variable: str, value: str) -> None:

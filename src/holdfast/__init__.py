@@ -9,18 +9,38 @@ if TYPE_CHECKING:
     from holdfast.compiler.graph import Graph
     from holdfast.definitions.flow import Flow
     from holdfast.runtime.context import Context
+    from holdfast.runtime.dead_letters import LetterFilter
+    from holdfast.runtime.effects.delivery import EffectFailed
+    from holdfast.runtime.effects.options import EffectOptions
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.handlers import DoNotRetry
+    from holdfast.runtime.retention import Retention
     from holdfast.runtime.sync import SyncEngine
 
-__all__ = ["Context", "DoNotRetry", "Engine", "Flow", "Graph", "SyncEngine", "__version__"]
+__all__ = [
+    "Context",
+    "DoNotRetry",
+    "EffectFailed",
+    "EffectOptions",
+    "Engine",
+    "Flow",
+    "Graph",
+    "LetterFilter",
+    "Retention",
+    "SyncEngine",
+    "__version__",
+]
 
 _HOMES = {
     "Context": "holdfast.runtime.context",
     "DoNotRetry": "holdfast.runtime.handlers",
+    "EffectFailed": "holdfast.runtime.effects.delivery",
+    "EffectOptions": "holdfast.runtime.effects.options",
     "Engine": "holdfast.runtime.engine",
     "Flow": "holdfast.definitions.flow",
     "Graph": "holdfast.compiler.graph",
+    "LetterFilter": "holdfast.runtime.dead_letters",
+    "Retention": "holdfast.runtime.retention",
     "SyncEngine": "holdfast.runtime.sync",
 }
 

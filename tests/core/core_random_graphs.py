@@ -91,7 +91,8 @@ class Builder:
             None, None, Wait(event="ping", early=True), Wait(event="pod", key="input.key"), Wait(event="pod", key="'k'")
         )
         deadline = 60.0 if self.maybe() else None
-        id = self.node(self.one_of("state", "approval"), wait=wait, deadline=deadline)
+        due = 30.0 if self.maybe() else None
+        id = self.node(self.one_of("state", "approval", "human"), wait=wait, deadline=deadline, due=due)
         self._ways_out(id, deadline)
         if self.maybe():
             self.edge(id, self.somewhere(), "rejected", guard=GUARD if self.maybe() else None)

@@ -86,7 +86,7 @@ async def test_a_person_decides_and_a_timer_passes(shop: Engine) -> None:
     order = await shop.start("order", {"amount": 5000})
     await shop.drain(timeout=30)
     order = await shop.get(order.id)
-    assert (order.status, order.waiting_for) == ("running", "event")
+    assert (order.status, order.waiting_for) == ("running", "task")
 
     await shop.signal(order.id, "approved", {"note": "fine"}, by="ada")
     await shop.drain(timeout=30)

@@ -1,117 +1,20 @@
-"""A door to PostgreSQL on loopback that can lose what passes through it: a COMMIT, or only the answer to one.
-
-It has a thread of its own, so that a busy event loop does not slow it down and its end does not depend on one.
-"""
+"""The door of the fault harness, with the COMMITs to lose given by number."""
 
 from __future__ import annotations
 
-import re
-import selectors
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Literal
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-# A pipeline binds the prepared statement `commit` to the unnamed portal; the server says when it is through.
-COMMIT_ASKED: Final = re.compile(rb"B....\x00commit\x00", re.DOTALL)
-READY: Final = b"Z\x00\x00\x00\x05"
-
-
-class Passage:
-    """One connection through the door."""
-
-    def __init__(self, client: socket.socket, server: socket.socket) -> None:
-        self.client = client
-        self.server = server
-        self.is_doomed = False
-
-    def close(self) -> None:
-        self.client.close()
-        self.server.close()
-
-
-class Door:
-    def __init__(self, server: str, lose: Literal["commit", "answer"], which: set[int]) -> None:
-        self._server = server
-        self._lose = lose
-        self._which = which  # by number, counted over all connections
-        self.commits = 0
-        self.lost = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._selector = selectors.DefaultSelector()
-        self._bell, self._ear = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve, name="door")
-
-    def open(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        self._bell.close()
-        self._thread.join()
-
-    def _serve(self) -> None:
-        passages: list[Passage] = []
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._ear, selectors.EVENT_READ)
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._ear:
-                    for thing in (*passages, self._listener, self._ear, self._selector):
-                        thing.close()
-                    return
-                if key.fileobj is self._listener:
-                    passages.append(self._enter())
-                elif key.data in passages and not self._pass_on(key.data, key.fileobj is key.data.client):
-                    self._selector.unregister(key.data.client)
-                    self._selector.unregister(key.data.server)
-                    key.data.close()
-                    passages.remove(key.data)
-
-    def _enter(self) -> Passage:
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(self._server)
-        passage = Passage(self._listener.accept()[0], server)
-        self._selector.register(passage.client, selectors.EVENT_READ, passage)
-        self._selector.register(passage.server, selectors.EVENT_READ, passage)
-        return passage
-
-    def _pass_on(self, passage: Passage, from_client: bool) -> bool:
-        """False: the passage is over."""
-        try:
-            data = (passage.client if from_client else passage.server).recv(1 << 20)
-            if not data:
-                return False
-            if from_client:
-                return self._ask(passage, data)
-            if not passage.is_doomed:
-                passage.client.sendall(data)
-        except OSError:
-            return False
-        return not (passage.is_doomed and READY in data)  # the client never learns how far the server got
-
-    def _ask(self, passage: Passage, data: bytes) -> bool:
-        for _ in COMMIT_ASKED.findall(data):
-            self.commits += 1
-            if self.commits in self._which:
-                self.lost += 1
-                if self._lose == "commit":
-                    return False
-                passage.is_doomed = True
-        passage.server.sendall(data)
-        return True
+from faults.proxy import Door, Fate, door
 
 
 @contextmanager
 def lossy_door(dsn: str, lose: Literal["commit", "answer"], which: set[int]) -> Iterator[tuple[Door, str]]:
-    """The door, and the address that leads through it."""
-    options = conninfo_to_dict(dsn)
-    door = Door(f"{options['host']}/.s.PGSQL.{options.get('port', 5432)}", lose, which)
-    door.open()
-    try:
-        yield door, make_conninfo(dsn, host="127.0.0.1", port=door.port, sslmode="disable", gssencmode="disable")
-    finally:
-        door.close()
+    """Numbers count over all connections; the set may change while the door is open."""
+
+    def fate() -> Fate:
+        return lose if opened.commits in which else "pass"
+
+    with door(dsn, fate) as (opened, address):
+        yield opened, address

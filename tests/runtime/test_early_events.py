@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Engine
+from holdfast.runtime.committer import Options
+from holdfast.testing import advance
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -143,3 +145,123 @@ async def test_an_early_event_may_lead_into_a_sub_flow(engine: Engine) -> None:
     await engine.drain(timeout=30)
     ended = await engine.get(parent.id)
     assert (ended.status, ended.data) == ("completed", {"child": True})
+
+
+# --- laps and expiry --------------------------------------------------------------------------------------------------
+
+
+def laps(wait: dict[str, Any]) -> dict[str, Any]:
+    """A loop that waits for the same event in every lap."""
+    return {
+        "name": "laps",
+        "entry": "work",
+        "nodes": [
+            {"id": "work", "kind": "task", "handler": "work"},
+            {"id": "wait", "kind": "wait_event", "wait": wait},
+            {"id": "more", "kind": "condition"},
+            {"id": "end", "kind": "end"},
+        ],
+        "edges": [
+            {"id": "work>wait", "source": "work", "target": "wait"},
+            {"id": "wait>more", "source": "wait", "target": "more"},
+            {"id": "more>end", "source": "more", "target": "end", "when": "input.last"},
+            {"id": "more>work", "source": "more", "target": "work", "priority": 1},
+        ],
+    }
+
+
+async def laps_done(engine: Engine, id: str) -> int:
+    await engine.drain(timeout=30)
+    return len([s for s in await engine.steps(id) if s.name == "wait" and s.status == "completed"])
+
+
+KEYED = {"event": "go", "key": "context.key"}
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_a_loop_takes_an_event_by_key_once(engine: Engine, evidence: Evidence, early: bool) -> None:
+    """Whether it came before the wait or while it was open: no later lap takes the same event again."""
+    engine.register("work", lambda ctx, data: data)
+    await engine.publish(laps(KEYED))
+    if early:
+        await engine.signal_key("go", "k", {"last": False})
+    ids = [(await engine.start("laps", {"key": "k"})).id for _ in range(2)]
+    await engine.drain(timeout=30)
+    if not early:
+        await engine.signal_key("go", "k", {"last": False})
+    assert [await laps_done(engine, id) for id in ids] == [1, 1]
+    await engine.signal_key("go", "k", {"last": False})
+    assert [await laps_done(engine, id) for id in ids] == [2, 2]
+    await engine.signal_key("go", "k", {"last": True})
+    assert [await laps_done(engine, id) for id in ids] == [3, 3]
+    assert {(await engine.get(id)).status for id in ids} == {"completed"}
+    assert evidence.ask("select count(*) from holdfast.dead_letters") == 0
+
+
+async def test_several_early_events_by_key_go_lap_by_lap(engine: Engine) -> None:
+    engine.register("work", lambda ctx, data: data)
+    await engine.publish(laps(KEYED))
+    for n in range(3):
+        await engine.signal_key("go", "k", {"n": n, "last": n == 2})
+    instance = await engine.start("laps", {"key": "k"})
+    assert await laps_done(engine, instance.id) == 3
+    outputs = [s.output["n"] for s in await engine.steps(instance.id) if s.name == "wait"]
+    assert outputs == [0, 1, 2]
+
+
+async def test_several_early_events_of_an_instance_go_lap_by_lap(engine: Engine, evidence: Evidence) -> None:
+    await engine.publish(laps({"event": "go", "early": True}))
+    instance = await engine.start("laps")
+    await engine.drain(timeout=30)
+    for n in range(3):
+        await engine.signal(instance.id, "go", {"n": n, "last": n == 2})
+    assert evidence.ask("select count(*) from holdfast.inbox") == 3
+    engine.register("work", lambda ctx, data: data)
+    assert await laps_done(engine, instance.id) == 3
+    assert evidence.ask("select count(*) from holdfast.inbox") == 0
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_an_early_event_no_edge_takes_does_not_hide_the_next(
+    engine: Engine, evidence: Evidence, keyed: bool
+) -> None:
+    """The first does not fit the edge's condition and stays kept as it was; the second does."""
+    picky = graph("picky", {"event": "go", "key": "context.key"} if keyed else {"event": "go", "early": True})
+    picky["edges"][1]["when"] = "input.fits"
+    picky["policy"] = {"data": "context"}
+    await engine.publish(picky)
+    instance = await engine.start("picky", {"key": "k"})
+    await engine.drain(timeout=30)
+    for fits in (False, True):
+        if keyed:
+            await engine.signal_key("go", "k", {"fits": fits})
+        else:
+            await engine.signal(instance.id, "go", {"fits": fits})
+    kept = "select created_at, expires_at from holdfast.inbox order by created_at limit 1"
+    before = evidence.rows(kept)
+    for name in ("work", "after"):
+        engine.register(name, lambda ctx, data: data)
+    await engine.drain(timeout=30)
+    ended = await engine.get(instance.id)
+    assert (ended.status, ended.data["fits"]) == ("completed", True)
+    assert evidence.rows(kept) == before
+
+
+async def test_early_events_expire_in_sight(engine: Engine, evidence: Evidence) -> None:
+    await engine.publish(graph("by_instance", {"event": "go", "early": True}))
+    async with Engine(engine.dsn, options=Options(keep_early=3600.0)) as brief:
+        instance = await brief.start("by_instance", {"n": 1})
+        await brief.drain(timeout=30)
+        await brief.signal(instance.id, "go", {"n": 1})
+        await brief.signal_key("go", "k")
+        kept = "select extract(epoch from expires_at - created_at)::int from holdfast."
+        assert (evidence.ask(kept + "inbox"), evidence.ask(kept + "key_events")) == (3600, 3600)
+        await advance(brief, minutes=61)
+        await brief.maintain()
+        assert evidence.ask("select count(*) from holdfast.inbox") == 0
+        assert evidence.ask("select count(*) from holdfast.key_events") == 0
+        [event] = [e for e in await brief.events(instance.id) if e.type == "event_expired"]
+        assert event.detail["event"] == "go"
+        brief.register("work", lambda ctx, data: data)
+        await brief.drain(timeout=30)
+        assert (await brief.get(instance.id)).waiting_for == "event"

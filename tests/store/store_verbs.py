@@ -217,7 +217,7 @@ async def delete_old_instances(actor: Actor, world: World) -> AsyncIterator[None
 async def start_with_keys(actor: Actor, world: World) -> AsyncIterator[None]:
     ids = [(new_id(bucket_of("acme", key)), key) for key in STARTS]
     batch_of = [
-        (id, id[15], "acme", b"\x33" * 16, "order", 1, b"{}", b"{}", key, None, None, None, None, None, None)
+        (id, id[15], "acme", b"\x33" * 16, "order", 1, b"{}", key, None, None, None, None, None, None)
         for id, key in ids
     ]
     await actor.session.run([BEGIN, PIN, SQL.start_instances.rows(batch_of, None)])

@@ -31,9 +31,11 @@ from store_batches import (
 
 from holdfast.core.decision import Decision, Effect, KeyWait, Outgoing, Retried, Timer
 from holdfast.core.ids import timer_id
+from holdfast.core.signals import SYSTEM
 from holdfast.core.state import Instance
 from holdfast.core.status import InstanceStatus, StepStatus
 from holdfast.store.commit import Batch, ChildStart, Entry, writes
+from holdfast.store.needs import KeptEvent
 from holdfast.store.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -228,7 +230,7 @@ def _many(now: int, size: int) -> Batch:
         )
         consumed.append((one.id, one.id))
         receipts.append((one.id, one.org, str(n), b"hash"))
-        kept.append((one.id, one.org, new_id(one.id[15]), "paid", None, None))
+        kept.append((one.id, one.org, KeptEvent(new_id(one.id[15]), "paid", None, SYSTEM, "", now, now + 1)))
         children.append(ChildStart(new_id(), one.org, one.definition, "sub", 1, b"{}", one.id, "0@1", None))
     return batch(now, *entries, consumed=consumed, receipts=receipts, kept=kept, children=children)
 

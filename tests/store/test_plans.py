@@ -47,28 +47,46 @@ LARGE = {"short": 100_000, "long": 1_000_000}[os.environ.get("HOLDFAST_PROFILE",
 ROWS = 200
 
 TENANTS = {
+    "list_dead_letters": {"dead_letters_open"},
+    "list_dead_letters_of_instance": {"dead_letters_by_instance"},
     "list_events": {"events_pkey"},
     "list_instances": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
     "list_instances_by_business_key": {"instances_by_business_key"},
     "list_instances_by_status": {"instances_by_status"},
     "list_steps": {"steps_pkey"},
+    "read_dead_letter": {"dead_letters_pkey"},
     "read_instance": {"instances_pkey"},
+    "read_runtime": {"instances_pkey", "events_pkey", "tasks_by_instance"},
+    "list_finished_tasks": {"tasks_over"},
+    "list_open_tasks": {"tasks_open"},
+    "list_task_events": {"task_events_pkey"},
+    "list_tasks_of_assignee": {"tasks_assigned"},
+    "list_tasks_of_instance": {"tasks_by_instance"},
+    "list_tasks_of_role": {"task_roles_inbox", "tasks_pkey"},
+    "read_task": {"tasks_pkey"},
 }
 WORKERS = {
-    "bury_signals": {"signals_pkey"},
+    "advance_steps": {"instances_pkey", "work_pkey", "steps_pkey"},
+    "begin_instances": set[str](),
+    "bury_signals": {"signals_pkey", "instances_pkey"},
+    "bury_work": {"work_pkey", "steps_pkey", "instances_pkey"},
+    "change_task": {"tasks_pkey"},
     "claim_instances": {"signals_ready", "instances_pkey"},
     "claim_work": {"work_ready", "work_pkey", "steps_pkey", "instances_pkey"},
     "close_steps": {"steps_pkey"},
+    "close_tasks": {"tasks_pkey", "task_roles_pkey"},
     "count_attempts": {"signals_pkey"},
     "count_open_work": {"signals_ready", "work_ready", "work_owner", "timers_due"},
     "delete_key_waits": {"key_waits_by_instance"},
     "delete_signals": {"signals_pkey"},
     "delete_timers": {"timers_pkey"},
     "delete_work": {"work_pkey"},
+    "discard_letters": {"dead_letters_pkey", "work_pkey", "instances_pkey"},
     "drop_work": {"work_pkey"},
     "find_lost_work": {"work_pkey"},
     "find_outbox_receipts": {"outbox_receipts_pkey"},
     "find_started": {"instances_idempotency"},
+    "finish_instances": {"instances_pkey", "work_pkey", "steps_pkey"},
     "fire_timers": {"timers_due", "timers_pkey"},
     "hand_off_work": {"work_pkey"},
     "insert_effects": set[str](),
@@ -78,17 +96,23 @@ WORKERS = {
     "insert_outbox_receipts": set[str](),
     "insert_receipts": set[str](),
     "insert_signals": set[str](),
+    "insert_tasks": set[str](),
     "insert_timers": set[str](),
     "insert_work": set[str](),
     "keep_events": set[str](),
     "list_leased_work": {"work_owner"},
     "lock_event_keys": set[str](),
     "lock_instances": {"instances_pkey"},
+    "lock_tasks": {"tasks_pkey"},
+    "mark_events": set[str](),
+    "note_events": {"instances_pkey"},
     "open_steps": set[str](),
-    "read_key_events": {"key_events_pkey"},
+    "read_key_events": {"key_events_pkey", "outbox_receipts_pkey"},
     "read_next_due": {"timers_due"},
     "read_signals": {"signals_pkey"},
     "reclaim_work": {"work_owner", "work_deadline", "work_pkey"},
+    "replay_signals": {"dead_letters_pkey", "instances_pkey"},
+    "replay_work": {"dead_letters_pkey", "work_pkey", "steps_pkey", "instances_pkey"},
     "retry_steps": {"steps_pkey"},
     "return_claims": {"work_pkey", "steps_pkey"},
     "return_work": {"work_pkey"},
@@ -108,6 +132,12 @@ SHORT_TABLES = {"workers", "definitions"}
 SELDOM = {
     "find_definition", "insert_definition", "insert_worker", "load_definition", "prune_workers", "renew_lease",
     "stop_worker",
+}  # fmt: skip
+
+# The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.
+OUTBOX = {
+    "claim_effects", "finish_effects", "list_claimed_effects", "list_effect_targets", "list_effects", "reclaim_effects",
+    "replay_effects", "return_effects",
 }  # fmt: skip
 
 STATES: dict[str, Callable[[Db], object]] = {
@@ -167,7 +197,8 @@ def _in_role(db: Db, name: str, act: Callable[[Db], Plan]) -> Plan:
 
 def test_every_statement_that_reads_a_table_has_an_expected_plan() -> None:
     table = re.compile(rb"\b(from|join|using|into|update|delete from) holdfast\.")
-    assert {name for name, statement in SQL.all.items() if table.search(statement.sql)} - SELDOM == set(EXPECTED)
+    reading = {name for name, statement in SQL.all.items() if table.search(statement.sql)}
+    assert reading - SELDOM - OUTBOX == set(EXPECTED)
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -192,9 +193,47 @@ def finish(db: Db, instance: uuid.UUID) -> None:
 
 def test_signal_queues_an_event(flow: Db, running: uuid.UUID) -> None:
     signal = one(flow, "select holdfast.signal(%s, 'paid', '{\"amount\": 5}', node => 'wait', by => 'ann')", running)
-    queued = flow.execute("select instance_id, id, bucket, org_id, kind, payload from holdfast.signals").fetchall()
+    queued = flow.execute(
+        "select instance_id, id, bucket, org_id, kind, payload - 'occurred_at' from holdfast.signals"
+    ).fetchall()
     envelope = {"event": "paid", "payload": {"amount": 5}, "node": "wait", "actor": {"id": "ann"}}
     assert queued == [(running, signal, running.bytes[15], "default", "event", envelope)]
+
+
+def test_a_signal_may_be_due_later(flow: Db, running: uuid.UUID) -> None:
+    """It waits among the timers, under its own id; what it expects of the instance is no matter yet."""
+    send = "select holdfast.signal(%s, 'paid', id => %s, if_version => 99, token => '0@1', {})"
+    for when in ("delay => interval '1 hour'", "due_at => holdfast.clock() + interval '1 hour'"):
+        signal = uuid.uuid4()
+        for _ in range(2):
+            assert one(flow, send.format(when), running, signal) == signal
+        kept = one(flow, "select purpose, due_at - created_at, payload from holdfast.timers where id = %s", signal)
+        assert kept[0] == "signal"
+        assert timedelta(minutes=59) < kept[1] <= timedelta(hours=1)
+        assert (kept[2]["if_version"], kept[2]["token"]) == (99, "0@1")
+        assert datetime.fromisoformat(kept[2]["due_at"]) - datetime.fromisoformat(kept[2]["occurred_at"]) == kept[1]
+    assert one(flow, "select count(*) from holdfast.signals") == 0
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "delay => interval '-1 second'",
+        "due_at => 'infinity'",
+        "due_at => '2300-01-01'",
+        "delay => interval '101 years'",
+    ],
+)
+def test_an_absurd_due_time_is_refused(flow: Db, running: uuid.UUID, when: str) -> None:
+    fails(flow, "HF422", f"select holdfast.signal(%s, 'paid', {when})", running)
+    assert one(flow, "select count(*) from holdfast.timers") == 0
+
+
+def test_an_expected_version_is_checked_at_once(flow: Db, running: uuid.UUID) -> None:
+    version = one(flow, "select version from holdfast.instances where id = %s", running)
+    fails(flow, "HF409", "select holdfast.signal(%s, 'paid', if_version => %s)", running, version + 1)
+    one(flow, "select holdfast.signal(%s, 'paid', if_version => %s)", running, version)
+    assert one(flow, "select payload ->> 'if_version' from holdfast.signals") == str(version)
 
 
 def test_the_same_signal_id_counts_once(flow: Db, running: uuid.UUID) -> None:
@@ -257,8 +296,8 @@ def test_a_keyed_event_reaches_every_wait_once(db: Db) -> None:
     event = uuid.uuid4()
     for _ in range(2):
         assert one(db, "select holdfast.signal_key('paid', 'k', '{\"n\": 1}', %s, 'ann')", event) == event
-    sent = db.execute("select instance_id, bucket, payload from holdfast.signals").fetchall()
-    envelope = {"event": "paid", "payload": {"n": 1}, "actor": {"id": "ann"}}
+    sent = db.execute("select instance_id, bucket, payload - 'occurred_at' from holdfast.signals").fetchall()
+    envelope = {"event": "paid", "payload": {"n": 1}, "actor": {"id": "ann"}, "keyed": str(event)}
     assert sorted(sent, key=str) == sorted(
         [(w["instance_id"], 9, envelope | {"token": w["token"], "step": str(w["step_id"])}) for w in waits],
         key=str,

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.db import db
+from holdfast.cli.dead_letters import dead_letters
+from holdfast.cli.doctor import doctor
+from holdfast.cli.effects import effects
+from holdfast.cli.maintain import maintain
 from holdfast.cli.output import complain, say, show
+from holdfast.cli.stuck import stuck
+from holdfast.cli.tasks import tasks
 from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
@@ -23,7 +29,13 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(worker)
+app.command()(doctor)
+app.command()(maintain)
+app.add_typer(stuck, name="stuck")
 app.add_typer(db, name="db")
+app.add_typer(dead_letters, name="dead-letters")
+app.add_typer(effects, name="effects")
+app.add_typer(tasks, name="tasks")
 
 
 @app.command()

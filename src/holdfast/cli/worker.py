@@ -32,6 +32,9 @@ def worker(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds running handlers have to finish when the worker leaves.")
     ] = _DEFAULT.grace,
+    effects: Annotated[
+        bool, typer.Option("--effects/--no-effects", help="Deliver side effects beside the handlers.")
+    ] = True,
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
     lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -43,10 +46,11 @@ def worker(
     logs.configure(json=log_json, level=Settings.from_environment().log_level)
     queues = tuple(queue or ())
     if processes == 1:
-        process.run(app, _options(concurrency, queues, lease, grace), lifeline)
+        process.run(app, _options(concurrency, queues, lease, grace) | {"effects": effects}, lifeline)
         return
     arguments = ["worker", app, f"--concurrency={concurrency}", f"--lease={lease}", f"--grace={grace}"]
     arguments += [f"--queue={name}" for name in queues]
+    arguments += [] if effects else ["--no-effects"]
     arguments += ["--log-json"] if log_json else []
     raise typer.Exit(asyncio.run(_supervise(arguments, processes)))
 

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from holdfast.compiler.cron import cron_problem, read_zone
 from holdfast.compiler.diagnostics import Diagnostic, problem
 from holdfast.compiler.graph import KINDS, Behaviour, Edge, Graph, Node, Policy, Retry, dump_struct
 from holdfast.errors import HoldfastError
@@ -90,6 +91,9 @@ def _node_fields(node: Node) -> Found:
         yield from _retry(node.retry, f"{place}.retry")
     if node.child is not None and node.child.version is not None:
         yield from _version(node.child.version, f"{place}.child.version")
+    for role in node.roles:
+        yield from _name(role, f"{place}.roles")
+    yield from _duration(node.due, f"{place}.due")
     yield from _kind_fields(node, place)
     if output_keys(node) is None:
         yield problem("BAD_VALUE", "output_keys must be a list of names.", f"{place}.config.output_keys")
@@ -104,12 +108,27 @@ def _kind_fields(node: Node, place: str) -> Found:
         yield problem("MISSING_HANDLER", f"A node of kind {node.kind} needs a handler.", place)
     if behaviour is Behaviour.JOIN:
         yield from _mode(node.mode, place)
-    if behaviour is Behaviour.TIMER and node.delay is None and node.until is None:
-        yield problem("TIMER_WITHOUT_TIME", "The timer does not say for how long or until when.", place)
-    if behaviour is Behaviour.TIMER and node.delay is not None and node.until is not None:
-        yield problem("TIMER_AMBIGUOUS", "The timer has both delay and until.", place)
+    if behaviour is Behaviour.TIMER:
+        yield from _timer(node, place)
     if node.kind == "sub_flow" and node.child is None:
         yield problem("MISSING_CHILD", "The sub-flow does not name the flow to start.", place)
+
+
+def _timer(node: Node, place: str) -> Found:
+    given = [name for name in ("delay", "after", "until", "cron") if getattr(node, name) is not None]
+    if not given:
+        yield problem("TIMER_WITHOUT_TIME", "The timer does not say for how long or until when.", place)
+    if len(given) > 1:
+        yield problem("TIMER_AMBIGUOUS", f"The timer has {' and '.join(given)}.", place)
+    wrong = None if node.cron is None else cron_problem(node.cron)
+    if wrong is not None:
+        yield problem("BAD_CRON", f"The cron expression {node.cron!r} cannot be read: {wrong}.", f"{place}.cron")
+    if node.timezone is None:
+        return
+    if read_zone(node.timezone) is None:
+        yield problem("BAD_TIMEZONE", f"There is no time zone called {node.timezone!r}.", f"{place}.timezone")
+    elif not {"until", "cron"}.intersection(given):
+        yield problem("BAD_TIMEZONE", "The timer has a time zone and no time of day.", f"{place}.timezone")
 
 
 def _mode(mode: str | None, place: str) -> Found:

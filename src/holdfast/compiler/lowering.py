@@ -1,4 +1,4 @@
-"""From a written saga to the graph: one task per step, one edge from each to the next, one end."""
+"""From a written saga to the graph: one node per step, one edge from each to the next, one end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from itertools import count, pairwise
 from typing import Final
 
 from holdfast.compiler.graph import Edge, Graph, Node, Policy, Retry
-from holdfast.definitions import Definition, Step
+from holdfast.definitions import Definition, Human, Item, Step
 
 SAGA_POLICY: Final = Policy(on_error="fail", on_cancel="stop", data="value", missing="zero")
 LONGEST_EDGE_ID: Final = 200
 
 
 def lower(definition: Definition) -> Graph:
-    tasks = tuple(_task(step) for step in definition.items)
+    tasks = tuple(_node(item) for item in definition.items)
     end = Node(id=_end_id({task.id for task in tasks}), kind="end")
     nodes = (*tasks, end)
     return Graph(
@@ -24,6 +24,22 @@ def lower(definition: Definition) -> Graph:
         nodes=nodes,
         edges=_chain(nodes),
         policy=SAGA_POLICY,
+    )
+
+
+def _node(item: Item) -> Node:
+    return _human(item) if isinstance(item, Human) else _task(item)
+
+
+def _human(asked: Human) -> Node:
+    return Node(
+        id=asked.name,
+        kind="human",
+        form=asked.form,
+        roles=asked.roles,
+        due=asked.due,
+        priority=asked.priority,
+        metadata=asked.metadata,
     )
 
 

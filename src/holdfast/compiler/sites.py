@@ -29,6 +29,8 @@ def _node_sites(node: Node) -> Iterator[Site]:
     place = f"nodes.{node.id}"
     if node.until is not None:
         yield Site(f"{place}.until", node.until, "any")
+    if node.after is not None:
+        yield Site(f"{place}.after", node.after, "any")
     if node.wait is not None and node.wait.key is not None:
         yield Site(f"{place}.wait.key", node.wait.key, "any")
     for name, text in (node.input or {}).items():

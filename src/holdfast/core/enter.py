@@ -12,19 +12,20 @@ from holdfast.core.decision import Call, Child, Dispatch, EarlyEvents, Effect, K
 from holdfast.core.failure import fail_entry, no_edge
 from holdfast.core.ids import derived_id, token_id, wait_id
 from holdfast.core.leave import hold, leave_with_output
-from holdfast.core.moments import from_json, seconds
+from holdfast.core.moments import seconds
 from holdfast.core.program import Place
+from holdfast.core.schedule import due_of
 from holdfast.core.scopes import JOIN_FAILED, arrive, branch_over, open_scope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token, Wait
 from holdfast.core.status import STEP_RUNNING, WORKING, InstanceStatus, Phase, StepStatus
+from holdfast.core.tasks import DECISIONS, open_task, task_waits
 from holdfast.core.turn import NOTHING_CHOSEN, Move, Turn, encode
 from holdfast.core.ways import choose, choose_all, closing
 
 _CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
 ENTRY_LIMIT: Final = 1_000  # nodes entered in one decision: what fails on entry and leads back to itself must not spin
-DECISIONS: Final = frozenset({"human", "approval"})
 
 
 def enter(turn: Turn, place: Place, move: Move) -> None:
@@ -134,8 +135,12 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
         child = derived_id(turn.instance.id[15], turn.instance.id, token.encode(), b"%d" % move.run)
         waits.append(Wait(wait_id(token, move.run, "child"), "child", ref=child))
     raw = turn.input_for(place, move.raw)
-    status = StepStatus.WAITING_DECISION if node.kind in DECISIONS else StepStatus.WAITING
-    step = _rest(turn, place, move, tuple(waits), raw, status)
+    if node.kind in DECISIONS:
+        waits[:0] = asked = task_waits(turn, place, move)
+        step = _rest(turn, place, move, tuple(waits), raw, StepStatus.WAITING_DECISION)
+        open_task(turn, place, token, step, asked, raw)
+    else:
+        step = _rest(turn, place, move, tuple(waits), raw, StepStatus.WAITING)
     for wait in waits:
         if wait.ref is not None and node.child is not None:
             turn.children = [*turn.children, Child(wait.ref, node.child.flow, node.child.version, raw, token)]
@@ -154,14 +159,9 @@ def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | None:
 
 
 def _enter_timer(turn: Turn, place: Place, move: Move) -> None:
-    node = place.node
-    if place.until is not None:
-        due = from_json(place.until.evaluate(turn.namespaces(move.raw)))
-    else:
-        due = turn.now + seconds(node.delay or 0)
-    if due is None:
-        message = f"The expression {node.until!r} of {place.id!r} gave no moment in time."
-        fail_entry(turn, place, move, Failure("TIMER_NOT_A_MOMENT", message))
+    due = due_of(turn, place, move.raw)
+    if isinstance(due, Failure):
+        fail_entry(turn, place, move, due)
         return
     wait = turn.timer(move.path, wait_id(token_id(move.path, move.hop), move.run, "timer"), "timer", due)
     _rest(turn, place, move, (wait,), move.raw, StepStatus.WAITING)
@@ -194,9 +194,18 @@ def _effect_id(turn: Turn, move: Move) -> bytes:
 def _emit(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) -> None:
     node, token = place.node, token_id(move.path, move.hop)
     effect, type = _effect_id(turn, move), node.handler or node.kind
-    payload = encode({"config": node.config, "data": msgspec.Raw(raw)})
+    payload = encode({"config": node.config, "data": msgspec.Raw(raw), **_delivery_limits(place)})
     turn.effects = [*turn.effects, Effect(effect, step, token, type, payload, effect.hex(), node.awaits)]
     turn.note("effect_emitted", place.id, token, {"effect": effect.hex(), "type": type})
+
+
+def _delivery_limits(place: Place) -> dict[str, Any]:
+    """What the node says about attempts; the worker that delivers has defaults for the rest."""
+    node = place.node
+    limits: dict[str, Any] = {} if node.timeout is None else {"timeout": node.timeout}
+    if node.retry is not None or not node.idempotent:
+        limits["retry"] = place.retry
+    return limits
 
 
 def _rest(turn: Turn, place: Place, move: Move, waits: tuple[Wait, ...], raw: bytes, status: StepStatus) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.enter import DECISIONS
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
 from holdfast.core.leave import leave, leave_with_output
@@ -13,19 +12,16 @@ from holdfast.core.scopes import cancel_children
 from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
 from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.tasks import DECISIONS, answer_status
 from holdfast.core.turn import NULL, Move, Turn, encode
 from holdfast.core.ways import choose, closing
 from holdfast.errors import Conflict, Forbidden, Refused
 
 ENGINE_EVENTS: Final = frozenset({"completed", "error", "timeout"})
-_REJECTIONS: Final = frozenset({"rejected", "reject"})
 
 
 def event_arrived(turn: Turn, signal: EventArrived) -> None:
-    if turn.status is InstanceStatus.SUSPENDED:
-        raise Conflict("The instance is suspended.", code="INSTANCE_SUSPENDED", hint="Resume it first.")
-    if turn.stopping is not None:
-        raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="Start a new one if need be.")
+    refuse_standstill(turn)
     if signal.event in ENGINE_EVENTS:
         raise Refused(
             f"{signal.event!r} is the engine's own event.", code="EVENT_RESERVED", hint="Use a name of yours."
@@ -44,12 +40,19 @@ def event_arrived(turn: Turn, signal: EventArrived) -> None:
     _take_event(turn, matches[0], signal)
 
 
+def refuse_standstill(turn: Turn) -> None:
+    if turn.status is InstanceStatus.SUSPENDED:
+        raise Conflict("The instance is suspended.", code="INSTANCE_SUSPENDED", hint="Resume it first.")
+    if turn.stopping is not None:
+        raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="Start a new one if need be.")
+
+
 def _expects(turn: Turn, path: str, token: Token, signal: EventArrived) -> bool:
     if token.phase is not Phase.RESTING:
         return False
     if signal.node is not None and signal.node != token.node:
         return False
-    if signal.token is not None and signal.token != token_id(path, token.hop):
+    if signal.token is not None and signal.token not in (token_id(path, token.hop), *(w.id for w in token.waits)):
         return False
     if signal.event in turn.program.places[token.node].ways:
         return True
@@ -78,9 +81,9 @@ def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     on = signal.event if signal.event in place.ways else "completed"
     way, records, guarded = choose(turn, place, on, seen)
     if way is None:
-        _refuse(place, signal.event, guarded)
+        refuse_way(place, signal.event, guarded)
         return
-    _require_capability(turn, place)
+    require_capability(turn, place)
     turn.chain = 0
     if payload is not None:
         turn.take_output(payload)
@@ -100,7 +103,7 @@ def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     turn.moves.append(Move(path, token.hop + 1, way.target, raw, 0, place.id, "event", fence=token.fence))
 
 
-def _refuse(place: Place, event: str, guarded: bool) -> None:
+def refuse_way(place: Place, event: str, guarded: bool) -> None:
     if guarded:
         raise Forbidden(
             f"{event!r} on {place.id!r} needs a capability the actor lacks.",
@@ -114,7 +117,7 @@ def _refuse(place: Place, event: str, guarded: bool) -> None:
     )
 
 
-def _require_capability(turn: Turn, place: Place) -> None:
+def require_capability(turn: Turn, place: Place) -> None:
     needed = place.node.guard
     if needed is not None and needed not in turn.facts.actor.capabilities:
         raise Forbidden(
@@ -127,7 +130,7 @@ def _require_capability(turn: Turn, place: Place) -> None:
 def _answer_status(place: Place, event: str) -> StepStatus:
     if place.node.kind not in DECISIONS:
         return StepStatus.COMPLETED
-    return StepStatus.REJECTED if event in _REJECTIONS else StepStatus.CONFIRMED
+    return answer_status(event)
 
 
 def _waiting_for(turn: Turn, name: str, kind: str, ref: bytes | None) -> tuple[str, Token, Place]:

@@ -8,11 +8,14 @@ from holdfast.core.decision import Decision, Outgoing
 from holdfast.core.ids import derived_id
 from holdfast.core.state import Instance, State
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase
+from holdfast.core.tasks import settle_tasks
 from holdfast.core.turn import Turn, encode
 
 
 def finish(turn: Turn) -> Decision:
     _settle(turn)
+    if turn.tasks:
+        settle_tasks(turn)
     before = turn.instance
     after = Instance(
         before.id,
@@ -49,6 +52,7 @@ def finish(turn: Turn) -> Decision:
         turn.keep,
         turn.needs,
         turn.error,
+        turn.tasks,
     )
 
 

@@ -43,6 +43,10 @@ def derived_id(bucket: int, *parts: bytes) -> bytes:
     return b"%b%c%b%c%b%c" % (digest[:6], version, digest[7:8], variant, digest[9:15], bucket)
 
 
+def task_id(now: int, instance: bytes, token: str, run: int) -> bytes:
+    return step_id(now, sha256(b"%b|%b|%d|task" % (instance, token.encode(), run)).digest(), instance[15])
+
+
 def timer_id(instance: bytes, wait: str) -> bytes:
     return derived_id(instance[15], instance, wait.encode())
 

@@ -19,6 +19,7 @@ from holdfast.core.state import ROOT, Arrival, Instance, Parked, Scope, State, S
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.timers import EXPIRY
 from holdfast.core.turn import NULL, Move, decode, merged
+from holdfast.core.verdicts import REJECTED
 
 _NOT_FOLLOWED: Final = frozenset({StepStatus.CANCELLED, StepStatus.SKIPPED})
 
@@ -42,11 +43,19 @@ class _Detail(msgspec.Struct):
 class _Closing(msgspec.Struct):
     fate: str | None = None
     kept: str | None = None
+    decision: str | None = None
+
+
+class _Rescheduled(msgspec.Struct):
+    path: str
+    was: str
+    wait: Wait
 
 
 _error = msgspec.json.Decoder(_Error).decode
 _detail = msgspec.json.Decoder(_Detail).decode
 _closing = msgspec.json.Decoder(_Closing).decode
+_rescheduled = msgspec.json.Decoder(_Rescheduled).decode
 _edge_ids = msgspec.json.Decoder(list[str]).decode
 
 
@@ -130,7 +139,7 @@ class Rebuild:
         closing = _closing(row.closing or b"{}")
         if closing.kept is not None:
             self.early -= 1
-        if self._was_outside_signal(row, place):
+        if closing.decision is not None or self._was_outside_signal(row, place):
             self.chain = 0
         if self.program.merges and row.output is not None and self._gives_output(row, place):
             self.context = merged(self.context, row.output)
@@ -160,6 +169,8 @@ class Rebuild:
             self.moves[row.path] = Move(row.path, row.hop + 1, self.targets[chosen[0]], raw, last=last)
         elif failed:
             self._meet_fate(row, token, fate)
+        elif row.status is StepStatus.REJECTED:
+            self.end(InstanceStatus.ABORTED, REJECTED)
         else:
             self.result = raw
             self._branch_over(row.path, "ended")
@@ -281,6 +292,23 @@ def _park(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.parked = (*rebuild.parked, Parked(**detail))
 
 
+def _reschedule(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    moved = _rescheduled(row.detail or b"{}")
+    rebuild.parked = tuple(p for p in rebuild.parked if (p.path, p.wait) != (moved.path, moved.was))
+    if not moved.path:
+        rebuild.expires = moved.wait
+        return
+    token = rebuild.tokens[moved.path]
+    waits = tuple(moved.wait if w.id == moved.was else w for w in token.waits)
+    rebuild.tokens[moved.path] = msgspec.structs.replace(token, waits=waits)
+
+
+def _overdue(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path, passed = detail["path"], detail["wait"]
+    token = rebuild.tokens[path]
+    rebuild.tokens[path] = msgspec.structs.replace(token, waits=tuple(w for w in token.waits if w.id != passed))
+
+
 def _keep(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.early += 1
 
@@ -321,7 +349,9 @@ _CONTROLS: Final[dict[str, Callable[[Rebuild, StepRow, dict[str, Any]], None]]] 
     "@hold": _hold,
     "@escape": _escape,
     "@park": _park,
+    "@reschedule": _reschedule,
     "@keep": _keep,
+    "@overdue": _overdue,
     "@cancel": _cancel,
     "@abort": _abort,
     "@force_fail": _force_fail,

@@ -65,9 +65,22 @@ class EventArrived(msgspec.Struct, frozen=True, gc=False):
     event: str
     raw: bytes | None = None
     node: str | None = None
-    token: str | None = None
+    token: str | None = None  # of the waiting token: its id, or that of one of its waits
     if_version: int | None = None
     kept: bool = False  # it comes out of this instance's inbox; an early one by key brings its token instead
+    keyed: bool = False  # it was sent to a key, and the id is that of the event, not of this delivery
+
+
+class Decided(msgspec.Struct, frozen=True, gc=False):
+    """A person's decision on a task; who it was is the actor."""
+
+    id: bytes
+    task: bytes
+    decision: str
+    raw: bytes | None = None
+    comment: str | None = None
+    roles: tuple[str, ...] | None = None  # of the actor; None: whoever sent it has checked them
+    if_version: int | None = None
 
 
 class ChildFinished(msgspec.Struct, frozen=True, gc=False):
@@ -111,7 +124,20 @@ class ForceFail(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
 
 
-CONDITIONAL = (EventArrived, Cancel, Abort, Suspend, Resume, ForceFail)  # may name the version they were decided on
+class Reschedule(msgspec.Struct, frozen=True, gc=False):
+    """Another moment for what a token waits for: at `at`, or `delay` seconds from now; never, if it is `cancelled`."""
+
+    node: str | None  # None: the instance's own timeout
+    at: int | None = None
+    delay: float | None = None
+    cancelled: bool = False
+    token: str | None = None
+    reason: str | None = None
+    if_version: int | None = None
+
+
+# These may name the version they were decided on.
+CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule)
 
 Signal = (
     Started
@@ -120,6 +146,7 @@ Signal = (
     | CallDue
     | TimerDue
     | EventArrived
+    | Decided
     | ChildFinished
     | ReceiptArrived
     | Cancel
@@ -127,4 +154,5 @@ Signal = (
     | Suspend
     | Resume
     | ForceFail
+    | Reschedule
 )

@@ -16,7 +16,6 @@ from holdfast.core.status import InstanceStatus, Phase
 
 Value = msgspec.Raw | msgspec.UnsetType  # JSON as it came; nothing at all is not the same as null
 
-SNAPSHOT_FORMAT = 1
 ROOT = "0"
 
 
@@ -24,7 +23,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One thing a token waits for. `id` is the waiting token: a signal that brings another one is stale."""
 
     id: str
-    kind: str  # timer | deadline | retry | event | child | receipt | expiry
+    kind: str  # timer | deadline | retry | event | child | receipt | expiry | task | due
     event: str | None = None
     key: str | None = None
     due: int | None = None
@@ -115,16 +114,12 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 EMPTY = State()
 
 encode_state = msgspec.json.Encoder().encode
-_decode_state = msgspec.json.Decoder(State).decode
+decode_state = msgspec.json.Decoder(State).decode
 
 
 def value_of(token: Token) -> bytes | None:
     """The token's value; None where only the step row has it."""
     return None if isinstance(token.value, msgspec.UnsetType) else bytes(token.value)
-
-
-def decode_state(raw: bytes) -> State:
-    return _decode_state(raw)
 
 
 def token_view(state: State) -> dict[str, Any]:

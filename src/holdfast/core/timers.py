@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from holdfast.core.failure import end_instance, fail_visit
 from holdfast.core.ids import token_id
 from holdfast.core.leave import leave
-from holdfast.core.moments import seconds
+from holdfast.core.moments import seconds, to_iso
 from holdfast.core.program import Place
 from holdfast.core.results import close_cancelling, dispatch_again
+from holdfast.core.schedule import due_from
 from holdfast.core.scopes import cancel_children, cancel_token, end_work
-from holdfast.core.signals import Failure, TimerDue
-from holdfast.core.state import ROOT, Parked, Token, value_of
+from holdfast.core.signals import Failure, Reschedule, TimerDue
+from holdfast.core.state import ROOT, Parked, Token, Wait, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.tasks import pass_due
 from holdfast.core.turn import NULL, Move, Turn, encode
-from holdfast.errors import Refused
+from holdfast.errors import Conflict, NotFound, Refused
 
 EXPIRY: Final = "expiry"
+_MOVABLE: Final = ("timer", "deadline")  # what an operator may move; a retry has its own plan
 
 
 def set_expiry(turn: Turn) -> None:
@@ -59,6 +64,66 @@ def fire_parked(turn: Turn, timer: Parked) -> None:
     timer_due(turn, TimerDue(timer.path, timer.wait, timer.purpose))
 
 
+def reschedule(turn: Turn, signal: Reschedule) -> None:
+    """The wait gets a new waiting token: whatever was set for the old one is stale from now on."""
+    path, wait = _found(turn, signal)
+    renewed = Wait(_renewed(wait.id), wait.kind)
+    if not signal.cancelled:
+        renewed = turn.timer(path, renewed.id, wait.kind, due_from(turn.now, signal.at, signal.delay))
+    if wait.ref is not None:
+        turn.timers_ended = [*turn.timers_ended, wait.ref]
+    turn.parked = tuple(p for p in turn.parked if (p.path, p.wait) != (path, wait.id))
+    if path:
+        token = turn.tokens[path]
+        waits = tuple(renewed if w.id == wait.id else w for w in token.waits)
+        turn.tokens[path] = msgspec.structs.replace(token, waits=waits)
+    else:
+        turn.expires = renewed
+    turn.control("reschedule", {"path": path, "was": wait.id, "wait": renewed})
+    due, was = (None if moment is None else to_iso(moment) for moment in (renewed.due, wait.due))
+    detail = {"purpose": wait.kind, "due": due, "was": was, "reason": signal.reason}
+    name = token_id(path, turn.tokens[path].hop) if path else None
+    turn.note("timer_cancelled" if signal.cancelled else "timer_rescheduled", signal.node, name, detail)
+
+
+def _found(turn: Turn, signal: Reschedule) -> tuple[str, Wait]:
+    """Where the signal is meant: a timer before a deadline, should a node have both."""
+    if signal.node is None:
+        if turn.expires is None:
+            raise _not_waiting("The instance has no timeout of its own.")
+        return "", turn.expires
+    if signal.node not in turn.program.places:
+        raise NotFound(
+            f"The flow {turn.program.name!r} has no node {signal.node!r}.",
+            code="NODE_UNKNOWN",
+            hint="Name a node of the version the instance runs on.",
+        )
+    found = {
+        path: min(waits, key=lambda wait: _MOVABLE.index(wait.kind))
+        for path, token in turn.tokens.items()
+        if token.node == signal.node
+        and signal.token in (None, token_id(path, token.hop))
+        and (waits := [wait for wait in token.waits if wait.kind in _MOVABLE])
+    }
+    if not found:
+        raise _not_waiting(f"Nothing at {signal.node!r} waits for a moment now.")
+    if len(found) > 1:
+        names = ", ".join(sorted(token_id(path, turn.tokens[path].hop) for path in found))
+        raise Conflict(
+            f"Several tokens wait at {signal.node!r}: {names}.", code="WAIT_AMBIGUOUS", hint="Name the token."
+        )
+    return next(iter(found.items()))
+
+
+def _not_waiting(message: str) -> Conflict:
+    return Conflict(message, code="TIMER_NOT_WAITING", hint="Read the instance to see what it waits for.")
+
+
+def _renewed(wait: str) -> str:
+    base, _, lap = wait.partition("~")
+    return f"{base}~{int(lap or 0) + 1}"
+
+
 def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
     if purpose == EXPIRY:
         _expire(turn)
@@ -68,6 +133,9 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
     turn.note("timer_fired", place.id, token_id(path, token.hop), {"purpose": purpose, "wait": wait})
     if purpose == "retry":
         dispatch_again(turn, path, token, place, token.calls + 1, token.fence, 0, None)
+        return
+    if purpose == "due":
+        pass_due(turn, path, token, place, wait)
         return
     turn.chain = 0
     if purpose == "timer":

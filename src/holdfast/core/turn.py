@@ -25,6 +25,8 @@ from holdfast.core.decision import (
     Outgoing,
     Release,
     Retried,
+    TaskClosed,
+    TaskOpened,
     Timer,
 )
 from holdfast.core.ids import CONTROL, FORWARD, receipt_key, step_id, timer_id, token_id
@@ -104,6 +106,7 @@ class Turn:
         "status",
         "stopping",
         "superseded",
+        "tasks",
         "timers",
         "timers_ended",
         "tokens",
@@ -150,6 +153,7 @@ class Turn:
         self.outgoing: list[Outgoing] = NONE
         self.superseded: list[tuple[bytes, int]] = NONE
         self.needs: list[EarlyEvents | Call] = NONE
+        self.tasks: list[TaskOpened | TaskClosed] = NONE
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
@@ -259,13 +263,15 @@ class Turn:
     def end_waits(self, path: str, token: Token) -> None:
         """Whatever the token still waited for is void; correctness never depends on the rows being gone."""
         for wait in token.waits:
-            if wait.kind in ("timer", "deadline", "retry") and wait.ref is not None:
+            if wait.kind in ("timer", "deadline", "retry", "due") and wait.ref is not None:
                 self.timers_ended = [*self.timers_ended, wait.ref]
             elif wait.kind == "event" and wait.event is not None and wait.key is not None:
                 self.key_waits_ended = [
                     *self.key_waits_ended,
                     KeyWait(wait.event, wait.key, token_id(path, token.hop), token.step),
                 ]
+            elif wait.kind == "task" and wait.ref is not None:
+                self.tasks = [*self.tasks, TaskClosed(wait.ref, token.step)]
 
     # --- data ---------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.definitions.model import Definition, Function, Item, Step
+from holdfast.definitions.model import Definition, Function, Human, Item, Step
 from holdfast.definitions.problems import Problem, problem, require_none
 from holdfast.definitions.rules import check_flow
 from holdfast.payloads import canonical
@@ -61,6 +61,27 @@ class Flow:
         )
         return self._with(step, handler)
 
+    def human(
+        self,
+        name: str,
+        *,
+        form: Mapping[str, Any] | None = None,
+        roles: Iterable[str] = (),
+        due: float | None = None,
+        priority: int = 50,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Flow:
+        """Open a task and wait until a person decides it. What they confirm goes on; what they reject ends the flow."""
+        asked = Human(
+            name=name,
+            form=None if form is None else _own(form),
+            roles=_tuple(roles),
+            due=due,
+            priority=priority,
+            metadata=_own(metadata),
+        )
+        return self._with(asked)
+
     def build(self) -> Definition:
         """The finished definition; a DefinitionError lists everything that is wrong in its `diagnostics`."""
         problems = (*check_flow(self._name, self._version, self._items), *self._ambiguous_handlers())
@@ -72,10 +93,12 @@ class Flow:
             handlers=dict(self._functions),
         )
 
-    def _with(self, item: Item, handler: str | Function) -> Flow:
+    def _with(self, item: Item, handler: str | Function = "") -> Flow:
         longer = Flow(self._name, self._version)
         longer._items = (*self._items, item)
-        longer._functions = self._functions if not callable(handler) else (*self._functions, (item.handler, handler))
+        longer._functions = self._functions
+        if isinstance(item, Step) and callable(handler):
+            longer._functions = (*self._functions, (item.handler, handler))
         return longer
 
     def _ambiguous_handlers(self) -> Iterator[Problem]:
@@ -98,8 +121,20 @@ def _own(metadata: Any) -> Any:
     return dict(metadata) if isinstance(metadata, Mapping) else {} if metadata is None else metadata  # pyright: ignore
 
 
+def _tuple(roles: Any) -> Any:
+    """One role may be given as it is; what cannot be read as several is left for build to refuse."""
+    return (roles,) if isinstance(roles, str) else tuple(roles) if isinstance(roles, Iterable) else roles  # pyright: ignore
+
+
 def _settled(item: Item) -> Item:
     """Numbers in the form they are stored in, metadata as a copy nobody else can reach."""
+    if isinstance(item, Human):
+        return msgspec.structs.replace(
+            item,
+            form=None if item.form is None else msgspec.json.decode(canonical(item.form)),
+            due=None if item.due is None else float(item.due),
+            metadata=msgspec.json.decode(canonical(item.metadata)),
+        )
     return msgspec.structs.replace(
         item,
         retries=max(1, item.retries),

@@ -28,7 +28,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", tag="ste
     metadata: dict[str, Any] = {}
 
 
-Item = Step  # each further construct of the builder adds its tagged value to this union
+class Human(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", tag="human"):
+    """A person decides before the flow goes on. Durations are seconds."""
+
+    name: str
+    form: dict[str, Any] | None = None
+    roles: tuple[str, ...] = ()
+    due: float | None = None
+    priority: int = 50
+    metadata: dict[str, Any] = {}
+
+
+Item = Step | Human  # each further construct of the builder adds its tagged value to this union
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from holdfast.definitions.model import Item, Step
+from holdfast.definitions.model import Human, Item
 from holdfast.definitions.problems import Problem, problem
 from holdfast.errors import PayloadError
 from holdfast.payloads import canonical, encode
@@ -43,33 +43,35 @@ def _duplicates(items: tuple[Item, ...]) -> Found:
         seen.add(item.name)
 
 
-def _check_step(step: Step) -> Found:
+def _check_step(step: Item) -> Found:
     place = f"steps.{step.name}"
     if complaint := _complaint(step.name, is_id=True):
         yield problem("STEP_NAME_RESERVED", f"The step name {step.name!r} {complaint}.", place)
     elif step.name == RESERVED or step.name.startswith(RESERVED_PREFIX):
         yield problem("STEP_NAME_RESERVED", f"The step name {step.name!r} is reserved for the engine.", place)
-    if complaint := _complaint(step.handler):
+    if not isinstance(step, Human) and (complaint := _complaint(step.handler)):
         yield problem("HANDLER_INVALID", f"The handler of step {step.name!r} {complaint}.", f"{place}.handler")
-    for option, (holds, wanted) in OPTIONS.items():
+    for option, (holds, wanted) in (HUMAN_OPTIONS if isinstance(step, Human) else OPTIONS).items():
         value = getattr(step, option)
         if not holds(value):
             message = f"The step {step.name!r} has {option} {value!r}; it must be {wanted}."
             yield problem("STEP_OPTION_INVALID", message, f"{place}.{option}")
-    yield from _check_metadata(step, f"{place}.metadata")
+    yield from _check_json(step, "metadata", step.metadata, f"{place}.metadata")
+    if isinstance(step, Human) and step.form is not None:
+        yield from _check_json(step, "form", step.form, f"{place}.form")
 
 
-def _check_metadata(step: Step, place: str) -> Found:
-    if not isinstance(step.metadata, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        message = f"The step {step.name!r} has metadata {step.metadata!r}; it must be a dictionary."
+def _check_json(step: Item, what: str, value: Any, place: str) -> Found:
+    if not isinstance(value, dict):
+        message = f"The step {step.name!r} has {what} {value!r}; it must be a dictionary."
         yield problem("STEP_OPTION_INVALID", message, place)
         return
     try:
         # Nested as deep as it will stand in the compiled graph, because depth is limited there.
-        encode({"nodes": {"": {"metadata": step.metadata}}}, place)
-        canonical(step.metadata)
+        encode({"nodes": {"": {what: value}}}, place)
+        canonical(value)
     except PayloadError as refusal:
-        message = f"The metadata of step {step.name!r} cannot be stored: {refusal.message}"
+        message = f"The {what} of step {step.name!r} cannot be stored: {refusal.message}"
         yield problem("STEP_OPTION_INVALID", message, place)
 
 
@@ -102,6 +104,10 @@ def _is_limit(value: Any) -> bool:
     return value is None or (_is_number(value) and 0 < value <= LONGEST_DURATION)
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, tuple) and not any(_complaint(name) for name in cast(tuple[Any, ...], value))
+
+
 OPTIONS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "retries": (lambda value: _is_whole(value) and value < 2**31, "a whole number: all calls, the first included"),
     "retry_delay": (_is_delay, "a number of seconds from 0, at most 100 years"),
@@ -113,4 +119,10 @@ OPTIONS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "idempotent": (lambda value: isinstance(value, bool), "True or False"),
     "priority": (lambda value: _is_whole(value) and 0 <= value <= 100, "a whole number from 0 to 100"),
     "queue": (lambda value: value is None or not _complaint(value), "a name of 1 to 200 visible bytes, or None"),
+}
+
+HUMAN_OPTIONS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "roles": (_are_names, "names of 1 to 200 visible bytes"),
+    "due": (_is_limit, "a number of seconds above 0, at most 100 years, or None"),
+    "priority": OPTIONS["priority"],
 }

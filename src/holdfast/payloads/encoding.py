@@ -40,12 +40,15 @@ _SPELLED_DIFFERENTLY: Final = re.compile(rb"[0-9][.e]|\\u|[0-9]{16}")
 
 def encode(value: Any, place: str) -> bytes:
     """Compact JSON of `value`, or a PayloadError that names `place` and the path inside the value."""
+    size = 0
     try:
         data = _encode(value)
-        if len(data) <= MAX_BYTES and not _suspicious(data) and (_decode(data) == value) is True:
+        size = len(data)
+        if size <= MAX_BYTES and not _suspicious(data) and (_decode(data) == value) is True:
             return data
     except Exception:  # noqa: S110  # whatever it was, the walk finds it and can say where it is
         pass
+    _check_size(size, place)  # now: a walk over millions of items would hold up everybody else
     data = _encode(check(value, place))
     _check_size(len(data), place)
     return data

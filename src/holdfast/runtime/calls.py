@@ -34,14 +34,16 @@ from holdfast.runtime.plan import Plan
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.store.calls import CallLimits, CallTransaction
 from holdfast.store.commit import Entry, writes
-from holdfast.store.locks import Locked
-from holdfast.store.session import ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.locks import PIN, Locked
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.statements import SQL
 
 log = logging.getLogger("holdfast.calls")
 
 MAX_ROUNDS: Final = 10
 MAX_TRIES: Final = 3
 BUSY_PAUSE: Final = 0.005
+BUSY_ROUNDS: Final = 200
 AWAY_PAUSE: Final = 0.25
 THREAD_GRACE: Final = 5.0
 _RACES: Final = ("HF001", "23505")
@@ -66,6 +68,7 @@ class _Decided(Plan):
 
     def __init__(self, committer: Committer, locked: Locked, instance: bytes, decision: Decision) -> None:
         super().__init__(committer.catalog, locked, committer.worker, committer.leases)
+        self.keep_for = committer.options.keep_early
         self.entries[instance] = Entry(locked.instances[instance], [decision])
 
     async def complete(self, session: Session, item: Item) -> None:
@@ -100,11 +103,15 @@ class Calls:
 
     async def run(self, job: Job) -> None:
         """Until it is committed, counted as a failure, or no longer ours."""
-        alone, tries = False, 0
+        alone, tries, busy = False, 0, 0
         async with self._room:
             while not self._is_lost(job):
                 try:
                     if await self._attempt(job, alone):
+                        return
+                    busy += 1
+                    if busy % BUSY_ROUNDS == 0 and await self._is_gone(job):
+                        self._drop(job)
                         return
                     await asyncio.sleep(BUSY_PAUSE)
                 except _CallFailed as failed_call:
@@ -128,6 +135,17 @@ class Calls:
     def _fail(self, job: Job, failure: Exception) -> None:
         self._committer.add(Item(job.instance, failed(job, failure)))
 
+    def _drop(self, job: Job) -> None:
+        self._committer.counters.rejected += 1
+        self._committer.on_dropped(_item(job))
+
+    async def _is_gone(self, job: Job) -> bool:
+        """Locked for a while, or not there at all: a standby that took over may not have had it."""
+        async with self._transaction() as transaction:
+            work = job.instance, job.instance[15], job.path, job.fence
+            answers = await transaction.session.run([BEGIN, PIN, SQL.find_lost_work.rows([work], job.holder), COMMIT])
+            return answers[2].ntuples > 0
+
     # --- one transaction -------------------------------------------------------------------------------------------
 
     async def _attempt(self, job: Job, alone: bool) -> bool:
@@ -136,12 +154,11 @@ class Calls:
             locked = await transaction.begin(job.instance)
             if locked is None:
                 return False
-            item = Item(job.instance, CallDue(job.path, job.step, job.fence, job.calls, job.input))
+            item = _item(job)
             try:
                 decision = await self._decide(transaction, job, locked, item.signal, alone)
             except (Refused, Conflict):
-                self._committer.counters.rejected += 1
-                self._committer.on_dropped(item)
+                self._drop(job)
                 return True
             await self._commit(transaction, locked, item, decision)
         return True
@@ -251,6 +268,10 @@ class Calls:
             context.conn.end()  # a thread cannot be stopped, but it can be kept from the connection
             await asyncio.wait([work], timeout=THREAD_GRACE)
             raise
+
+
+def _item(job: Job) -> Item:
+    return Item(job.instance, CallDue(job.path, job.step, job.fence, job.calls, job.input))
 
 
 def _job_of(job: Job, program: Program, call: Call) -> Job:

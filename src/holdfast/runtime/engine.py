@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,13 +25,24 @@ from holdfast.definitions.model import Definition as FlowDefinition
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.committer import Committer, Options, Outcome
+from holdfast.runtime.dead_letters import LetterFilter, Letters, Resolved
 from holdfast.runtime.edge import check_key, check_text, take_id, take_payload
+from holdfast.runtime.effects import outbox
+from holdfast.runtime.effects.kinds import Kind, Kinds
+from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.metrics import Stats
+from holdfast.runtime.operations import OLD, Operations
 from holdfast.runtime.publishing import Published, publish
+from holdfast.runtime.rebuild import Rebuilt
+from holdfast.runtime.refusals import noted_refusal
+from holdfast.runtime.retention import Retention
 from holdfast.runtime.starter import Start, Starter, new_id
+from holdfast.runtime.stuck import Reenqueued
+from holdfast.runtime.tasks import Tasks
 from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.timers import cancelled, rescheduled, take_moment
 from holdfast.runtime.views import Page, current, pending
 from holdfast.runtime.wakeups import Notifier
 from holdfast.runtime.worker import Worker, WorkerOptions
@@ -38,23 +50,47 @@ from holdfast.settings import Settings
 from holdfast.store import embedded, reads
 from holdfast.store.borrowed import BorrowedVerbs
 from holdfast.store.commit import NewInstance
+from holdfast.store.dead_letters import DeadLetter
+from holdfast.store.dial import Address
+from holdfast.store.doctor import Report
+from holdfast.store.effects import Effect
 from holdfast.store.keyed import send_keyed
+from holdfast.store.maintenance import Upkeep
 from holdfast.store.migrate import migrate
 from holdfast.store.reads import Event, Instance, Step
+from holdfast.store.repair import Stuck
+from holdfast.store.runtimes import Runtime, read_runtime
 from holdfast.store.session import Session
 from holdfast.store.standing import StandingSession
+from holdfast.store.tasks import Task, TaskEvent
+from holdfast.store.timers import Later, send_later
 
 Id = str | UUID
 
 
 class Engine:
-    def __init__(self, dsn: str | None = None, *, org: str | None = None, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        org: str | None = None,
+        options: Options | None = None,
+        direct_dsn: str | None = None,
+        pooled: bool | None = None,
+    ) -> None:
         settings = Settings.from_environment()
-        self.dsn = dsn or settings.dsn or ""
+        self.dsn: str = Address(
+            dsn or settings.dsn,
+            direct=direct_dsn or settings.direct_dsn,
+            pooled=settings.pooled if pooled is None else pooled,
+        )
         self.org = org or settings.org
-        self.options = options or Options()
+        self.options = options or Options(keep_early=settings.keep_early)
+        self._operations = Operations(self)
         self.handlers = Registry()
         self.calls = Registry()
+        self.effect_kinds = Kinds()
+        self.effect_options = EffectOptions.from_environment()
         self.telemetry = Telemetry()
         self.catalog = Catalog()
         self._stack = contextlib.AsyncExitStack()
@@ -71,6 +107,13 @@ class Engine:
         await self.close()
 
     async def open(self) -> None:
+        try:
+            await self._open_parts()
+        except BaseException:
+            await self._stack.aclose()  # what was opened before the failure
+            raise
+
+    async def _open_parts(self) -> None:
         if not self.dsn:
             server = await asyncio.to_thread(embedded.start)
             self.dsn = server.dsn
@@ -83,8 +126,8 @@ class Engine:
         self._starter = Starter(self.dsn)
         self._stack.push_async_callback(self._starter.close)
         self.committer = Committer(self.dsn, self.catalog, self.options)
-        await self.committer.start()
         self._stack.push_async_callback(self.committer.stop)
+        await self.committer.start()
         self._open = True
 
     async def close(self) -> None:
@@ -103,6 +146,27 @@ class Engine:
     def call(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function as an operation that runs inside the engine's transaction: `async def f(ctx, data)`."""
         return lambda function: self.calls.register(name, function)
+
+    # --- effects ---------------------------------------------------------------------------------------------------
+
+    def effect(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function that delivers effects of that kind: `def f(ctx, data)`, sync or async."""
+        return lambda function: self.register_effect(name, function)
+
+    def register_effect(self, name: str, kind: Callable[..., Any] | Kind) -> Any:
+        self.effect_kinds.register(name, kind)
+        return kind
+
+    async def effects(self, instance_id: Id) -> list[Effect]:
+        """The effects of an instance, oldest first, each with the evidence of its last attempt."""
+        await self.get(instance_id)
+        return await outbox.list_effects(self._opened(), self.org, instance_id)
+
+    async def replay_effect(self, effect_id: Id, *, by: str | None = None, reason: str | None = None) -> Effect:
+        """Let a dead effect be delivered again, under the same key and with as many attempts as it had at first."""
+        replayed = await outbox.replay_effect(self._opened(), self.org, effect_id, by, reason)
+        self._announce()
+        return replayed
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
@@ -225,15 +289,24 @@ class Engine:
         by: str | None = None,
         capabilities: Sequence[str] = (),
         if_version: int | None = None,
+        at: datetime | None = None,
+        delay: float | None = None,
         conn: Any = None,
     ) -> Instance:
-        """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal."""
+        """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal.
+
+        With `at` or `delay` (seconds) it is kept until it is due; a refusal then is a dead letter.
+        """
         raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
         for text, what in ((event, "event"), (node, "node"), (token, "token"), (by, "actor")):
             check_text(text, what)
-        if conn is not None:
-            return await self._borrowed.signal(conn, take_id(instance_id), event, raw, node, id, by)
+        moment, seconds = take_moment(at, delay)
         signal_id = new_id(self.org, None, None) if id is None else take_id(id)
+        if conn is not None or moment is not None or seconds is not None:
+            later = Later(
+                take_id(instance_id), event, raw, signal_id, node, token, by, capabilities, if_version, moment, seconds
+            )
+            return await (self._send_later(later) if conn is None else self._borrowed.signal(conn, later))
         item = Item(
             take_id(instance_id),
             EventArrived(signal_id, event, raw, node, token, if_version),
@@ -241,6 +314,12 @@ class Engine:
             receipt=str(UUID(bytes=signal_id)),  # also of an id made here: a lost answer makes the engine repeat itself
         )
         return await self._apply(item, is_repeatable=id is not None)
+
+    async def _send_later(self, later: Later) -> Instance:
+        async with noted_refusal(self._opened(), later.instance, later, later.by):
+            await send_later(self._opened(), self.org, later)
+        self._announce()
+        return await self.get(UUID(bytes=later.instance))
 
     async def signal_key(
         self, event: str, key: str, payload: Any = None, *, id: Id | None = None, by: str | None = None
@@ -251,7 +330,7 @@ class Engine:
         check_text(event, "event")
         check_text(by, "actor")
         signal_id = new_id(self.org, key, None) if id is None else take_id(id)
-        await send_keyed(self._opened(), self.org, event, key, raw, signal_id, by)
+        await send_keyed(self._opened(), self.org, event, key, raw, signal_id, by, self.options.keep_early)
         self._announce()
         return str(UUID(bytes=signal_id))
 
@@ -293,11 +372,89 @@ class Engine:
 
     async def _apply(self, item: Item, *, is_repeatable: bool = False) -> Instance:
         view = await self.get(str(UUID(bytes=item.instance)))  # somebody else's instance is not found, here too
-        if view.status in TERMINAL and not is_repeatable:
-            raise Conflict(f"The instance is over: {view.status}.", code="INSTANCE_OVER", hint="Start a new one.")
-        await self.committer.apply(item)
+        async with noted_refusal(self._opened(), item.instance, item.signal, item.actor.id):
+            if view.status in TERMINAL and not is_repeatable:
+                raise Conflict(f"The instance is over: {view.status}.", code="INSTANCE_OVER", hint="Start a new one.")
+            await self.committer.apply(item)
         self._announce()
         return await self.get(view.id)
+
+    # --- timers and dead letters -----------------------------------------------------------------------------------
+
+    async def reschedule(
+        self,
+        instance_id: Id,
+        node: str | None,
+        *,
+        at: datetime | None = None,
+        delay: float | None = None,
+        token: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Instance:
+        """Another moment for the timer or deadline a node waits for, or (None) for the timeout of the instance."""
+        return await self._control(instance_id, rescheduled(node, at, delay, token, reason), by)
+
+    async def cancel_timer(
+        self,
+        instance_id: Id,
+        node: str | None,
+        *,
+        token: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Instance:
+        """No moment at all: a timer waits until it is rescheduled, a deadline or timeout is lifted."""
+        return await self._control(instance_id, cancelled(node, token, reason), by)
+
+    async def dead_letters(
+        self,
+        instance_id: Id | None = None,
+        *,
+        reason: str | None = None,
+        source: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
+    ) -> list[DeadLetter]:
+        """Open dead letters, newest first; `after` is the id of the last one of the page before."""
+        return await self._letters.page(LetterFilter(instance_id, reason, source), after, limit)
+
+    async def dead_letter(self, letter_id: Id) -> DeadLetter:
+        return await self._letters.get(letter_id)
+
+    async def requeue(
+        self, letter_id: Id, input: Any = None, *, by: str | None = None, reason: str | None = None
+    ) -> DeadLetter:
+        """Put back what one dead letter is about; answers the letter as it is then."""
+        return await self._letters.requeue(letter_id, input, by, reason)
+
+    async def replay_dead_letters(
+        self,
+        ids: Iterable[Id] | None = None,
+        *,
+        filter: LetterFilter | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> Resolved:
+        """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through."""
+        return await self._letters.replay(ids, filter, by, reason, dry_run=dry_run)
+
+    async def discard_dead_letters(
+        self,
+        ids: Iterable[Id] | None = None,
+        *,
+        filter: LetterFilter | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> Resolved:
+        """Let go of dead letters: those with these ids, or all open ones that the filter lets through."""
+        return await self._letters.discard(ids, filter, by, reason, dry_run=dry_run)
+
+    @property
+    def _letters(self) -> Letters:
+        return Letters(self._opened(), self.org, self._announce)
 
     # --- reads -----------------------------------------------------------------------------------------------------
 
@@ -311,6 +468,13 @@ class Engine:
                 code="INSTANCE_UNKNOWN",
                 hint="Check the id and the organisation.",
             )
+        return found
+
+    async def runtime(self, instance_id: Id) -> Runtime:
+        """What the engine would resume the instance from: version, waits, tokens, last signal, last error."""
+        await self.get(instance_id)
+        found = await read_runtime(self._opened(), self.org, take_id(instance_id))
+        assert found is not None
         return found
 
     async def steps(self, instance_id: Id, *, all: bool = False) -> list[Step]:
@@ -384,6 +548,70 @@ class Engine:
             if not waiting and self.committer.waiters.get(id) is waiting:
                 del self.committer.waiters[id]
 
+    # --- human tasks -----------------------------------------------------------------------------------------------
+
+    async def tasks(
+        self,
+        instance_id: Id | None = None,
+        *,
+        role: str | None = None,
+        assignee: str | None = None,
+        status: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
+    ) -> list[Task]:
+        """The tasks of an instance, or an inbox: what is open, most urgent first; `after` is the last of a page."""
+        return await self._tasks.list(
+            instance_id, role=role, assignee=assignee, status=status, after=after, limit=limit
+        )
+
+    async def task(self, task_id: Id) -> Task:
+        return await self._tasks.get(task_id)
+
+    async def task_events(self, task_id: Id) -> list[TaskEvent]:
+        """Who did what with a task."""
+        return await self._tasks.events(task_id)
+
+    async def claim(self, task_id: Id, *, by: str, roles: Sequence[str] | None = None) -> Task:
+        """Take a task: of any number of people exactly one gets it. If `roles` are given, one must be the task's."""
+        return await self._tasks.claim(task_id, by, roles)
+
+    async def release(self, task_id: Id, *, by: str) -> Task:
+        """Give a task back, for others to claim."""
+        return await self._tasks.release(task_id, by)
+
+    async def assign(self, task_id: Id, *, to: str, by: str, reason: str | None = None) -> Task:
+        """Give a task to somebody, whoever has it now."""
+        return await self._tasks.assign(task_id, to, by, reason)
+
+    async def delegate(self, task_id: Id, *, to: str, by: str, reason: str | None = None) -> Task:
+        """Pass on a task that is in one's own hands."""
+        return await self._tasks.delegate(task_id, to, by, reason)
+
+    async def decide(
+        self,
+        task_id: Id,
+        *,
+        by: str,
+        decision: str,
+        comment: str | None = None,
+        data: Any = None,
+        roles: Sequence[str] | None = None,
+        capabilities: Sequence[str] = (),
+        id: Id | None = None,
+        if_version: int | None = None,
+        conn: Any = None,
+    ) -> Task:
+        """Decide a task; answered when it is committed. With `conn` it is sent in the caller's transaction."""
+        return await self._tasks.decide(
+            self._apply, task_id, by=by, decision=decision, comment=comment, data=data, roles=roles,
+            capabilities=capabilities, signal_id=id, if_version=if_version, conn=conn,
+        )  # fmt: skip
+
+    @property
+    def _tasks(self) -> Tasks:
+        return Tasks(self._opened(), self.org)
+
     def stats(self) -> Stats:
         counters, worker = self.committer.counters, self._worker
         return Stats(
@@ -397,6 +625,34 @@ class Engine:
             instances_cached=len(self.committer.cache),
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
         )
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    async def stuck(
+        self, *, older_than: timedelta | float = OLD, after: Id | None = None, limit: int = 50
+    ) -> Sequence[Stuck]:
+        """Unfinished instances that nothing will move any more, by id; `after` is the last one of the page before."""
+        self._opened()
+        return await self._operations.stuck(older_than, after, limit)
+
+    async def reenqueue(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Reenqueued:
+        """Put what a stuck instance waits for back into the queues: open steps, timers, news of a sub-flow."""
+        return await self._operations.reenqueue(self._opened(), take_id(instance_id), by, reason)
+
+    async def rebuild(
+        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, dry_run: bool = False
+    ) -> Rebuilt:
+        """Make an instance's snapshot anew from its steps; refused when anything would be lost."""
+        return await self._operations.rebuild(self._opened(), take_id(instance_id), by, reason, dry_run)
+
+    async def maintain(self, retention: Retention | None = None) -> Sequence[Upkeep]:
+        """The upkeep of the database, every task once: partitions, expiry, and what `retention` names."""
+        self._opened()
+        return await self._operations.maintain(retention)
+
+    async def doctor(self, **thresholds: float) -> Report:
+        """Examine the database: what is wrong, how badly, and what to do about it."""
+        return await self._operations.doctor(thresholds)
 
     # --- work ------------------------------------------------------------------------------------------------------
 
@@ -415,6 +671,7 @@ class Engine:
             self.telemetry,
             WorkerOptions(**options),
         )
+        outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
         await worker.start()
         self._worker = worker
         try:

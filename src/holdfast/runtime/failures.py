@@ -52,7 +52,7 @@ def describe(failure: BaseException) -> Failure:
     name = code if isinstance(code, str) and code else type(failure).__name__
     if isinstance(failure, StepTimeout):
         return Failure(name, _clean(message, MOST_MESSAGE))
-    trace = "".join(traceback.format_exception(failure)[-6:])
+    trace = "".join(traceback.format_exception(failure, limit=-6)[-6:])
     return Failure(
         _clean(name, MOST_NAME), _clean(message, MOST_MESSAGE), {"traceback": _clean(trace[-MOST_TRACE:], MOST_TRACE)}
     )

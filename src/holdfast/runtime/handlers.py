@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import msgspec
@@ -30,18 +31,20 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._registered: dict[str, Function] = {}  # as they were given
 
     def register(self, name: str, function: Function) -> Function:
         if not name:
             raise HoldfastError("A handler needs a name.", code="HANDLER_NAME_EMPTY")
-        known = self._handlers.get(name)
-        if known is not None and known.function is not function:
+        if self._registered.setdefault(name, function) is not function:
             raise HoldfastError(
                 f"The handler {name!r} is already registered.",
                 code="HANDLER_DUPLICATE",
                 hint="Give it another name, or register it once.",
             )
-        self._handlers[name] = Handler(name, function, _is_async(function), _converter(name, function))
+        is_async = _is_async(function)
+        runs = function if is_async else _for_a_thread(function)
+        self._handlers[name] = Handler(name, runs, is_async, _converter(name, function))
         return function
 
     def get(self, name: str) -> Handler | None:
@@ -64,6 +67,19 @@ class Registry:
 
 def _is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _for_a_thread(function: Function) -> Function:
+    """A future cannot carry StopIteration: whoever waits for the thread would wait for ever."""
+
+    @wraps(function)
+    def run(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except StopIteration as stop:
+            raise RuntimeError("The handler raised StopIteration.") from stop
+
+    return run
 
 
 def _converter(name: str, function: Function) -> Callable[[Any], Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -14,6 +15,7 @@ from holdfast.core.signals import (
     Actor,
     Cancel,
     ChildFinished,
+    Decided,
     EventArrived,
     Failure,
     ForceFail,
@@ -63,8 +65,12 @@ class _Envelope(msgspec.Struct):
     output: msgspec.Raw = msgspec.Raw(b"null")
     error: Failure | None = None
     if_version: int | None = None
+    keyed: str | None = None  # the event that was sent to a key, of which this is one delivery
     child: str | None = None
     effect: str | None = None
+    task: str = ""
+    decision: str = ""
+    comment: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
@@ -98,12 +104,23 @@ _Reader = Callable[[QueuedSignal, _Envelope, bytes | None], Signal]
 _SIGNALS: dict[str, _Reader] = {
     "started": lambda _q, _e, input: Started(input if input is not None else b"{}"),
     "timer": lambda _q, e, _: TimerDue(e.path, e.wait, e.purpose),
-    "event": lambda q, e, _: EventArrived(q.id, e.event, _optional(e.payload), e.node, e.token),
+    "event": lambda q, e, _: EventArrived(
+        q.id if e.keyed is None else UUID(e.keyed).bytes,
+        e.event,
+        _optional(e.payload),
+        e.node,
+        e.token,
+        e.if_version,
+        keyed=e.keyed is not None,
+    ),
+    "decided": lambda q, e, _: Decided(
+        q.id, UUID(e.task).bytes, e.decision, _optional(e.payload), e.comment, None, e.if_version
+    ),
     "child_finished": lambda _q, e, _: ChildFinished(e.token or "", e.status, bytes(e.output), e.error, _hex(e.child)),
     "receipt": lambda _q, e, _: ReceiptArrived(e.token or "", bytes(e.output), e.error, _hex(e.effect)),
-    "cancel": lambda _q, e, _: Cancel(e.reason),
-    "abort": lambda _q, e, _: Abort(e.reason),
-    "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR"),
-    "resume": lambda _q, _e, _: Resume(),
-    "force_fail": lambda _q, e, _: ForceFail(e.reason),
+    "cancel": lambda _q, e, _: Cancel(e.reason, e.if_version),
+    "abort": lambda _q, e, _: Abort(e.reason, e.if_version),
+    "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR", e.if_version),
+    "resume": lambda _q, e, _: Resume(e.if_version),
+    "force_fail": lambda _q, e, _: ForceFail(e.reason, e.if_version),
 }

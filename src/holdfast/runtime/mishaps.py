@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from holdfast.core.signals import Failure, Started, WorkDone, WorkFailed
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
-from holdfast.store.locks import PIN, QueuedSignal
+from holdfast.store.locks import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
@@ -34,6 +34,7 @@ PAUSE = 0.01
 SYSTEMIC_PAUSE = 1.0
 
 _PASSES = ("40", "55", "57", "53", "08", "25")
+_EXHAUSTED = "53"  # disk, memory, connections
 _POISON = ("22", "54", "P0")
 
 
@@ -50,6 +51,7 @@ def _kind(error: DatabaseError) -> str:
 class Mishaps:
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
+        self._refused_claims = 0
 
     async def after_error(self, session: Session, items: list[Item], error: DatabaseError, claim: int) -> None:
         """The batch rolled back as a whole; every item finds its way from here."""
@@ -63,13 +65,14 @@ class Mishaps:
             self._again([i for i in items if i.answer is None])
             return
         if kind == "passing":
-            await asyncio.sleep(PAUSE)
+            await self._pause(error)
             for item in items:
                 item.tries += 1  # the next try takes its locks first
             self._again(items)
             return
-        items = await self._without_lost_results(session, items)
-        if kind == "race" and all(i.tries < MAX_TRIES for i in items):
+        items = await self.without_lost_results(session, items)
+        if kind == "race" and all(i.tries < MAX_TRIES for i in items) and self._refused_claims < MAX_TRIES:
+            self._refused_claims += bool(claim)
             for item in items:
                 item.tries += 1
                 item.unsure = item.unsure or item.fresh is not None  # somebody's start is there already
@@ -77,13 +80,22 @@ class Mishaps:
             return
         await self._one_by_one(session, items)
         if claim:
+            self._refused_claims = 0
             await self._claimed_one_by_one(session)
+
+    async def _pause(self, error: DatabaseError) -> None:
+        """A full disk passes only when somebody is told."""
+        if error.sqlstate.startswith(_EXHAUSTED):
+            log.critical("The database has run out of something, nothing is dropped: %s", error)
+            await asyncio.sleep(SYSTEMIC_PAUSE)
+        else:
+            await asyncio.sleep(PAUSE)
 
     def _again(self, items: list[Item]) -> None:
         self._committer.buffer.extendleft(reversed(items))
         self._committer.wake()
 
-    async def _without_lost_results(self, session: Session, items: list[Item]) -> list[Item]:
+    async def without_lost_results(self, session: Session, items: list[Item]) -> list[Item]:
         """Drop results whose lease has passed to somebody else: their commit is refused for ever."""
         committer = self._committer
         wanted = [
@@ -120,16 +132,18 @@ class Mishaps:
                 await self._culprit(session, group, own)
 
     async def _claimed_one_by_one(self, session: Session) -> None:
-        """The poison may lie in the queue: one instance at a time until it shows, then count against its signal."""
+        """The poison may lie in the queue: one signal at a time until it shows, then count it against that one."""
         committer = self._committer
         for _ in range(committer.options.batch):
             claimed: set[bytes] = set()
             try:
-                await committer.attempt(session, [], 1, claimed)
+                await committer.attempt(session, [], 1, claimed, signals=1)
             except DatabaseError as own:
                 await session.run([ROLLBACK])
-                for instance in claimed:
-                    await self.count_attempts(session, instance, str(own))
+                committer.forget(claimed)
+                if _kind(own) in ("poison", "race"):
+                    for instance in claimed:
+                        await self._count_oldest(session, instance, str(own))
                 return
             finally:
                 committer.release(claimed)
@@ -164,37 +178,80 @@ class Mishaps:
         """Signals that can never be applied go to the dead letters with the commit."""
         if not plan.buried:
             return []
-        rows_ = [
-            (q.instance, q.instance[15], q.id, reason, msgspec.json.encode({"code": e.code, "message": e.message}))
-            for q, reason, e in plan.buried
-        ]
-        return [SQL.bury_signals.rows(rows_, self._committer.worker)]
+        letters = [_letter(q.instance, q.id, reason, e.message, tried=1) for q, reason, e in plan.buried]
+        return [SQL.bury_signals.rows(letters, self._committer.worker)]
 
     async def after_broken(self, session: Session, broken: list[tuple[Item, Exception]]) -> None:
-        """`decide` itself failed: count it against the signal, or fail the request."""
+        """Nothing could be decided: buried where that lasts, counted where it may pass, told to whoever asked."""
         for item, failure in broken:
-            error = HoldfastError(f"The decision failed: {failure!r}", code="DECISION_FAILED")
-            if item.queued is not None:
-                await self._count(session, [item.queued], repr(failure))
+            if item.queued is not None and isinstance(failure, HoldfastError):
+                letter = _letter(item.instance, item.queued.id, failure.code, failure.message, tried=1)
+                await self._alone(session, SQL.bury_signals.rows([letter], self._committer.worker))
+            elif item.queued is not None:
+                await self._count(session, item.instance, item.queued.id, repr(failure))
+            elif isinstance(item.signal, WorkDone) and not isinstance(failure, HoldfastError):
+                self._again([_as_failed_decision(item, failure)])
+            elif isinstance(item.signal, WorkDone | WorkFailed):
+                await self._bury_work(session, item, item.signal, failure)
             else:
-                self.give_up([item], error)
+                self.give_up([item], _as_typed(failure))
 
-    async def count_attempts(self, session: Session, instance: bytes, error: str) -> None:
-        answers = await session.run([BEGIN, PIN, SQL.read_signals.rows([(instance, instance[15])], 1), COMMIT])
-        found = rows(answers[2])
-        if found:
-            row = found[0]
-            await self._count(session, [QueuedSignal(row[0], row[1], row[2].decode(), row[3][1:], 0, None)], error)
+    async def _count_oldest(self, session: Session, instance: bytes, error: str) -> None:
+        """The one that was tried: alone, and in the order of the queue."""
+        answers = await self._alone(session, SQL.read_signals.rows([(instance, instance[15])], 1))
+        for row in answers:
+            await self._count(session, row[0], row[1], error)
 
-    async def _count(self, session: Session, signals: list[QueuedSignal], error: str) -> None:
+    async def _count(self, session: Session, instance: bytes, signal: bytes, error: str) -> None:
         text = error.replace("\x00", "")[:2000]
-        query = SQL.count_attempts.rows([(q.instance, q.instance[15], q.id, text) for q in signals])
-        answers = await session.run([BEGIN, PIN, query, COMMIT])
-        worn = [(i, id) for i, id, attempts in rows(answers[2]) if int.from_bytes(attempts, "big") >= MAX_ATTEMPTS]
-        if worn:
-            detail = msgspec.json.encode({"code": "ATTEMPTS_EXHAUSTED", "message": text})
-            buried = [(i, i[15], id, "ATTEMPTS_EXHAUSTED", detail) for i, id in worn]
-            await session.run([BEGIN, PIN, SQL.bury_signals.rows(buried, self._committer.worker), COMMIT])
+        for _, _, attempts in await self._alone(
+            session, SQL.count_attempts.rows([(instance, instance[15], signal, text)])
+        ):
+            if read_int(attempts) >= MAX_ATTEMPTS:
+                letter = _letter(instance, signal, "ATTEMPTS_EXHAUSTED", text, tried=0)
+                await self._alone(session, SQL.bury_signals.rows([letter], self._committer.worker))
+
+    async def _bury_work(self, session: Session, item: Item, signal: WorkDone | WorkFailed, failure: Exception) -> None:
+        """The step leaves its queue; what its handler answered is kept with the letter, if the database takes it."""
+        typed = _as_typed(failure)
+        log.error("Step %s of %s is a dead letter: %s", signal.step.hex(), item.instance.hex(), typed)
+        error = msgspec.json.encode({"code": typed.code, "message": typed.message[:2000]})
+        results = [signal.raw, None] if isinstance(signal, WorkDone) else [None]
+        for result in results:
+            row = (item.instance, item.instance[15], signal.path, signal.fence, typed.code, error, result)
+            if await self._alone(session, SQL.bury_work.rows([row], self._committer.worker)):
+                break
+        self._committer.counters.rejected += 1
+        self._committer.on_dropped(item)
+
+    async def _alone(self, session: Session, query: Query) -> list[list[Any]]:
+        """In a transaction of its own, apart from the commit that is already answered; nothing when it is refused."""
+        try:
+            answers = await session.run([BEGIN, PIN, query, COMMIT])
+        except DatabaseError as error:
+            await session.run([ROLLBACK])
+            log.error("A mishap could not be recorded: %s", error)
+            return []
+        return rows(answers[2])
+
+
+def _letter(instance: bytes, signal: bytes, code: str, message: str, *, tried: int) -> tuple[Any, ...]:
+    error = msgspec.json.encode({"code": code, "message": message})
+    return instance, instance[15], signal, code, error, tried
+
+
+def _as_typed(failure: Exception) -> HoldfastError:
+    if isinstance(failure, HoldfastError):
+        return failure
+    return HoldfastError(f"The decision failed: {failure!r}", code="DECISION_FAILED")
+
+
+def _as_failed_decision(item: Item, failure: Exception) -> Item:
+    """What a handler answered cannot be decided upon: its step failed, by the rules for failed steps."""
+    done = item.signal
+    assert isinstance(done, WorkDone)
+    told = Failure("DECISION_FAILED", f"Nothing can be decided on the result: {failure!r}"[:2000])
+    return Item(item.instance, WorkFailed(done.path, done.step, done.fence, told, 1, False, item.input))
 
 
 def _as_failure(item: Item, error: DatabaseError) -> Item:

@@ -12,27 +12,26 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
 from holdfast.core.decide import decide
-from holdfast.core.decision import Child, Decision, Dispatch, EarlyEvents, Facts
+from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts, TaskFacts
+from holdfast.core.moments import seconds
 from holdfast.core.program import Program
 from holdfast.core.signals import (
     SYSTEM,
     Abort,
-    Actor,
     Cancel,
-    ChildFinished,
+    Decided,
     EventArrived,
-    Failure,
     Signal,
     Started,
     WorkDone,
     WorkFailed,
 )
+from holdfast.core.snapshot import inconsistency
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.following import follow, is_overtaken, remember_taker
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
 from holdfast.store.locks import Locked, QueuedSignal
@@ -42,14 +41,15 @@ from holdfast.store.needs import (
     SignalContent,
     find_receipts,
     lock_event_keys,
-    take_early_events,
     take_idle_work,
 )
 from holdfast.store.session import Session
+from holdfast.store.tasks import decision_content, lock_task
 
 log = logging.getLogger("holdfast.commit")
 
 STALE_IS_FINE = (WorkDone, WorkFailed)
+KEEP_SECONDS = 7 * 24 * 3600.0
 _STARTED_BEFORE = frozenset({"ALREADY_STARTED", "INSTANCE_OVER"})
 _SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started"})
 
@@ -72,9 +72,11 @@ class Plan:
         self.buried: list[tuple[QueuedSignal, str, HoldfastError]] = []
         self.broken: list[tuple[Item, Exception]] = []
         self.receipts: list[tuple[bytes, str, str, bytes]] = []
-        self.kept: list[tuple[bytes, str, bytes, str, bytes | None, bytes | None]] = []
+        self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
+        self.keep_for = KEEP_SECONDS
         self.children: list[ChildStart] = []
         self.stale: list[Item] = []  # results that came too late
+        self.task: TaskFacts | None = None  # who holds the task that is being decided; its row is locked till the end
         self.unloadable: dict[bytes, HoldfastError] = {}  # definitions that nothing can be decided on
 
     async def make(self, session: Session, items: list[Item]) -> None:
@@ -84,9 +86,12 @@ class Plan:
         for queued in self.locked.signals:
             await self._take_queued(session, queued)
         for item in items:
-            receipt = None if item.receipt is None else known[item.instance, item.receipt]
+            content = None if item.receipt is None else _content(item)
+            receipt = None if content is None else known[content]
             if receipt is not None and not self._is_new(item, receipt):
                 continue
+            if type(item.signal) is Decided:
+                self.task = await lock_task(session, item.signal.task)
             if self._take(item, receipt):
                 await self._complete(session, item)
 
@@ -145,7 +150,13 @@ class Plan:
         except PayloadError as failure:
             self._bury(queued, failure)
             return
-        if self._take(item):
+        if type(item.signal) is Decided:
+            self.task = await lock_task(session, item.signal.task)
+        needs_more = self._take(item)
+        entry = self.entries.get(item.instance)
+        if entry is not None:
+            await remember_taker(session, entry, item.signal)
+        if needs_more:
             await self._complete(session, item)
 
     def _is_new(self, item: Item, receipt: Receipt) -> bool:
@@ -180,7 +191,11 @@ class Plan:
         else:
             found = self.locked.instances.get(item.instance) or item.fresh
             if found is None:
-                self.busy.append(item)
+                unreadable = self.locked.unreadable.get(item.instance)
+                if unreadable is None:
+                    self.busy.append(item)
+                else:
+                    self._break(item, unreadable)
                 return False
             instance = found
         program = self.catalog.known(instance.definition)
@@ -189,13 +204,13 @@ class Plan:
             return False
         try:
             _check_node(program, item.signal)
-            facts = self._facts if item.actor is SYSTEM else Facts(self.locked.now, item.actor)
+            facts = self._facts if item.actor is SYSTEM else Facts(self.locked.now, item.actor, task=self.task)
             decision = decide(program, instance, item.signal, facts)
         except (Refused, Conflict, Forbidden, NotFound) as refusal:
             self._refuse(item, refusal)
             return False
         except Exception as failure:
-            self._break(item, failure)
+            self._break(item, inconsistency(program, instance.state) or failure)
             return False
         if entry is None:
             entry = self.entries[item.instance] = Entry(instance, [], item.new)
@@ -215,7 +230,7 @@ class Plan:
         assert program is not None
         if isinstance(item.signal, Cancel | Abort):
             await self._take_back_idle(session, program, entry, item)
-        await self._follow(session, program, entry, entry.decisions[-1])
+        await follow(self, session, program, entry, entry.decisions[-1])
 
     async def _take_back_idle(self, session: Session, program: Program, entry: Entry, item: Item) -> None:
         """Work still in the queue need not be waited for: decide again, knowing which paths are idle."""
@@ -231,68 +246,15 @@ class Plan:
 
     def _keep(self, item: Item, before: Instance) -> None:
         assert isinstance(item.signal, EventArrived)
-        actor = msgspec.json.encode(item.actor)
-        self.kept.append((item.instance, before.org, item.signal.id, item.signal.event, item.signal.raw, actor))
-
-    async def _follow(self, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
-        """What a decision sets in motion: sub-flows, and events that came before the waits it opened."""
-        for child in decision.children:
-            lost = await self._start_child(session, entry.before, child)
-            if lost is not None:
-                await self._go_on(session, program, entry, lost, SYSTEM)
-        needs = [need for need in decision.needs if isinstance(need, EarlyEvents)]
-        if not needs:
-            return
-        for event in await self._early_events(session, entry.before, needs):
-            taken = await self._go_on(session, program, entry, _arrived(event), event.actor)
-            if not taken and event.from_inbox:
-                self._keep_again(entry.before, event)
-
-    async def _go_on(self, session: Session, program: Program, entry: Entry, signal: Signal, actor: Actor) -> bool:
-        try:
-            following = decide(program, entry.decisions[-1].instance, signal, Facts(self.locked.now, actor))
-        except (Refused, Conflict, Forbidden):
-            return False
-        entry.decisions.append(following)
-        await self._follow(session, program, entry, following)
-        return True
-
-    async def _early_events(self, session: Session, before: Instance, needs: list[EarlyEvents]) -> list[KeptEvent]:
-        """From the inbox and by key; then those this very batch keeps, which are not in the inbox yet."""
-        found = await take_early_events(session, before.id, before.org, needs)
-        served = {event.token for event in found}
-        for need in needs:
-            kept = next((k for k in self.kept if k[0] == before.id and k[3] == need.event), None)
-            if kept is not None and need.key is None and need.token not in served:
-                self.kept.remove(kept)
-                served.add(need.token)
-                actor = SYSTEM if kept[5] is None else msgspec.json.decode(kept[5], type=Actor)
-                found.append(KeptEvent(kept[2], kept[3], kept[4], actor, need.token, True))
-        return found
-
-    def _keep_again(self, before: Instance, event: KeptEvent) -> None:
-        actor = msgspec.json.encode(event.actor)
-        self.kept.append((before.id, before.org, event.id, event.event, event.payload, actor))
-
-    async def _start_child(self, session: Session, parent: Instance, child: Child) -> ChildFinished | None:
-        """Resolve a sub-flow; one that does not exist is a child that failed."""
-        try:
-            found = await self.catalog.find(session, parent.org, child.flow, child.version, inside=True)
-        except HoldfastError as failure:
-            return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
-        self.children.append(
-            ChildStart(
-                child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token,
-                parent.trace,
-            )
-        )  # fmt: skip
-        return None
+        signal, now = item.signal, self.locked.now
+        event = KeptEvent(signal.id, signal.event, signal.raw, item.actor, "", now, now + seconds(self.keep_for))
+        self.kept.append((item.instance, before.org, event))
 
     # --- what could not be applied ---------------------------------------------------------------------------------
 
     def _refuse(self, item: Item, refusal: HoldfastError) -> None:
         if item.queued is not None:
-            if item.queued.kind not in _SILENT_KINDS:
+            if item.queued.kind not in _SILENT_KINDS and not is_overtaken(item.signal, refusal):
                 self._bury(item.queued, refusal)
             return
         if isinstance(item.signal, STALE_IS_FINE):
@@ -332,14 +294,12 @@ def _check_node(program: Program, signal: Signal) -> None:
         )
 
 
-def _arrived(event: KeptEvent) -> EventArrived:
-    return EventArrived(event.id, event.event, event.payload, None, event.token, kept=event.from_inbox)
-
-
 def _content(item: Item) -> SignalContent | None:
-    if item.receipt is None or not isinstance(item.signal, EventArrived):
-        return None
     signal = item.signal
+    if item.receipt is None or not isinstance(signal, EventArrived | Decided):
+        return None
+    if isinstance(signal, Decided):
+        return decision_content(item.instance, item.receipt, signal)
     return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
 
 

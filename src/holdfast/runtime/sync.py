@@ -45,11 +45,21 @@ def _verb(
 class SyncEngine:
     """`engine` is the asynchronous engine inside; its verbs may only be awaited on its own loop."""
 
-    def __init__(self, dsn: str | None = None, *, org: str | None = None, options: Options | None = None) -> None:
-        self.engine = Engine(dsn, org=org, options=options)
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        org: str | None = None,
+        options: Options | None = None,
+        direct_dsn: str | None = None,
+        pooled: bool | None = None,
+    ) -> None:
+        self.engine = Engine(dsn, org=org, options=options, direct_dsn=direct_dsn, pooled=pooled)
         self.handler = self.engine.handler
         self.register = self.engine.register
         self.call = self.engine.call
+        self.effect = self.engine.effect
+        self.register_effect = self.engine.register_effect
         self._loop = _LoopThread()
 
     def __enter__(self) -> SyncEngine:
@@ -92,12 +102,35 @@ class SyncEngine:
     suspend = _verb(Engine.suspend)
     resume = _verb(Engine.resume)
     force_fail = _verb(Engine.force_fail)
+    reschedule = _verb(Engine.reschedule)
+    cancel_timer = _verb(Engine.cancel_timer)
+    dead_letters = _verb(Engine.dead_letters)
+    dead_letter = _verb(Engine.dead_letter)
+    requeue = _verb(Engine.requeue)
+    replay_dead_letters = _verb(Engine.replay_dead_letters)
+    discard_dead_letters = _verb(Engine.discard_dead_letters)
+    runtime = _verb(Engine.runtime)
     get = _verb(Engine.get)
     steps = _verb(Engine.steps)
     events = _verb(Engine.events)
     list = _verb(Engine.list)
     wait = _verb(Engine.wait)
     drain = _verb(Engine.drain)
+    stuck = _verb(Engine.stuck)
+    reenqueue = _verb(Engine.reenqueue)
+    rebuild = _verb(Engine.rebuild)
+    maintain = _verb(Engine.maintain)
+    doctor = _verb(Engine.doctor)
+    effects = _verb(Engine.effects)
+    replay_effect = _verb(Engine.replay_effect)
+    tasks = _verb(Engine.tasks)
+    task = _verb(Engine.task)
+    task_events = _verb(Engine.task_events)
+    claim = _verb(Engine.claim)
+    release = _verb(Engine.release)
+    assign = _verb(Engine.assign)
+    delegate = _verb(Engine.delegate)
+    decide = _verb(Engine.decide)
 
     @contextmanager
     def worker(self, **options: Any) -> Generator[None]:

@@ -20,13 +20,14 @@ class Notifier:
         self._loop = asyncio.get_running_loop()
         self._last = 0.0
         self._pending = False
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hint(self) -> None:
         if self._pending:
             return
         self._pending = True
-        self._loop.call_later(max(0.0, self._last + INTERVAL - self._loop.time()), self._send)
+        self._timer = self._loop.call_later(max(0.0, self._last + INTERVAL - self._loop.time()), self._send)
 
     def _send(self) -> None:
         self._pending = False
@@ -42,6 +43,8 @@ class Notifier:
             log.warning("A hint was lost, the scan will do: %s", failure)
 
     async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()  # or it would send on a session that is closed by then
         if self._pending:
             self._send()
         await asyncio.gather(*self._tasks, return_exceptions=True)

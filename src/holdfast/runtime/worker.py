@@ -20,10 +20,13 @@ from holdfast.errors import HoldfastError, StoreError
 from holdfast.runtime.calls import Calls
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.context import Job
+from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
+from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.plan import Plan
+from holdfast.runtime.retention import Retention
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.runtime.wakeups import Notifier
 from holdfast.store import queue
@@ -45,6 +48,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()  # beside the names of the handlers
     grace: float = 30.0  # seconds running handlers have to finish when the worker leaves
     calls: CallLimits = CallLimits()
+    effects: bool = True  # deliver effects beside the handlers
+    maintenance: bool = True  # take part in the upkeep of the database
+    retention: Retention | None = None  # what the upkeep removes; None: as HOLDFAST_RETENTION says
 
 
 class Worker:
@@ -59,6 +65,7 @@ class Worker:
         options: WorkerOptions,
     ) -> None:
         self.options = options
+        self._capacity = max(options.capacity, options.concurrency)  # else some handlers could never be busy
         self._dsn = dsn
         self._committer = committer
         self._handlers = handlers
@@ -82,6 +89,7 @@ class Worker:
         self._is_full = False
         self._tasks: list[asyncio.Task[None]] = []
         self.lease = Lease(dsn, self.queues, options.lease, self._new_incarnation)
+        self.effects: EffectsWorker | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -96,10 +104,15 @@ class Worker:
         committer.on_reconnect = self._look_for_strays
         committer.signals_ready = True
         self._session = await Session.open(self._dsn)
+        if self.effects is not None:
+            await self.effects.start()
         self._tasks = [
             asyncio.create_task(self._scan(), name="holdfast-scan"),
             asyncio.create_task(listen(self._dsn, self.wake), name="holdfast-listen"),
         ]
+        if self.options.maintenance:
+            upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
+            self._tasks.append(asyncio.create_task(upkeep.serve(), name="holdfast-maintenance"))
         committer.wake()
 
     async def stop(self) -> None:
@@ -110,7 +123,8 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.executor.stop(self.options.grace)
+        leaving = [] if self.effects is None else [self.effects.stop(self.options.grace)]
+        await asyncio.gather(self.executor.stop(self.options.grace), *leaving)
         await self._calls.close()
         await self._all_committed(self.options.grace)
         for job in self.executor.jobs:
@@ -140,6 +154,8 @@ class Worker:
         self._committer.signals_ready = True
         self._committer.wake()
         self._wake.set()
+        if self.effects is not None:
+            self.effects.wake(urgent=False)
 
     @property
     def is_idle(self) -> bool:
@@ -147,6 +163,17 @@ class Worker:
 
     async def is_done(self) -> bool:
         """Nothing in hand and nothing due that this process could do."""
+        effects = self.effects
+        if effects is None:
+            return await self._is_work_done()
+        # An outcome stored between the two questions may have brought a signal.
+        stored = effects.stored
+        return (
+            await effects.is_done() and await self._is_work_done() and await effects.is_done()
+            and effects.stored == stored
+        )  # fmt: skip
+
+    async def _is_work_done(self) -> bool:
         if not (self.is_idle and self._has_looked):  # only the first look finds what a dead worker left
             return False
         try:
@@ -164,7 +191,7 @@ class Worker:
             dispatch.queue in self._served
             and not self._draining
             and self._is_fresh
-            and len(self._held) < self.options.capacity
+            and len(self._held) < self._capacity
         )
 
     @property
@@ -173,7 +200,7 @@ class Worker:
         return self.lease.is_fresh and self._committer.worker == self.lease.id
 
     def _room(self) -> int:
-        return min(self.options.claim, self.options.capacity - len(self._held)) if not self._draining else 0
+        return min(self.options.claim, self._capacity - len(self._held)) if not self._draining else 0
 
     def _on_commit(self, plan: Plan) -> None:
         """Steps leased to us become jobs; whatever others may do now is hinted at."""
@@ -183,10 +210,12 @@ class Worker:
                     self._held.pop((id, release.path), None)
                 for dispatch in decision.dispatches:
                     self._on_dispatch(plan, entry.decisions[-1].instance, dispatch)
-                if decision.timers or decision.outgoing or decision.children:
+                if decision.timers or decision.outgoing or decision.children or decision.effects:
                     self.wake()
                     self._notifier.hint()
-        if self._is_full and len(self._held) * 2 < self.options.capacity:
+                    if decision.effects and self.effects is not None:
+                        self.effects.wake()
+        if self._is_full and len(self._held) * 2 < self._capacity:
             self._wake.set()  # the last look stopped for want of room
         self.executor.dispatch()
 
@@ -247,6 +276,7 @@ class Worker:
     async def _scan(self) -> None:
         rounds = 0
         while True:
+            self._wake.clear()  # before the look: a hint that comes while we look is not lost
             try:
                 pause = await self._round(rounds)
             except (Disconnected, DatabaseError, HoldfastError) as failure:
@@ -256,13 +286,13 @@ class Worker:
                 with contextlib.suppress(StoreError):
                     await self._reopen()
             rounds += 1
-            self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
 
     async def _round(self, rounds: int) -> float:
         """One look at everything; how long the next may wait."""
+        self.lease.beat()
         if self._strays:
             await self._free_strays()
             self._strays = False
@@ -306,9 +336,13 @@ class Worker:
                 return
 
     async def _take_on(self, work: ClaimedWork, worker: bytes) -> None:
-        program = await self._committer.catalog.program(self._session, work.definition)
-        place = program.places[work.node]
         self._held[work.instance, work.path] = work.fence
+        try:
+            program = await self._committer.catalog.program(self._session, work.definition)
+            place = program.places[work.node]
+        except (HoldfastError, KeyError) as failure:
+            self._deliver(Item(work.instance, _undecidable(work, failure)))
+            return
         self._committer.forget_older(work.instance, work.version)
         if work.calls > place.retry.calls:
             self._deliver(Item(work.instance, _worn_out(work, place.node.idempotent)))
@@ -324,6 +358,12 @@ class Worker:
         if self._session.broken:
             await self._session.close()
             self._session = await Session.open(self._dsn)
+
+
+def _undecidable(work: ClaimedWork, failure: Exception) -> WorkFailed:
+    """Its graph cannot be used: the commit that finds nothing to decide on makes a dead letter of it."""
+    told = Failure(getattr(failure, "code", "NODE_UNKNOWN"), f"The step cannot be run: {failure}")
+    return WorkFailed(work.path, work.step, work.fence, told, work.calls, False, work.input)
 
 
 def _worn_out(work: ClaimedWork, idempotent: bool) -> WorkFailed:

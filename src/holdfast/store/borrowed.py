@@ -15,9 +15,11 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.moments import seconds, to_datetime
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused
 from holdfast.store.connections import Origin, fetch_value, origin_of
 from holdfast.store.reads import Instance
+from holdfast.store.timers import Later
 
 _decode = msgspec.json.Decoder(Instance).decode
 
@@ -42,20 +44,33 @@ class BorrowedVerbs:
         id = await _run(conn, "start_instance", arguments)
         return await self.get(conn, UUID(id).bytes)
 
-    async def signal(
+    async def signal(self, conn: Any, later: Later) -> Instance:
+        """An event through the queue, due at once or later."""
+        for text, what in ((later.event, "event"), (later.node, "node"), (later.token, "token"), (later.by, "actor")):
+            _text(text, what)
+        payload = None if later.payload is None else later.payload.decode()
+        due = None if later.at is None else to_datetime(later.at).isoformat()
+        delay = None if later.delay is None else seconds(later.delay)
+        capabilities = msgspec.json.encode(list(later.capabilities)).decode()
+        arguments = (
+            _uuid(later.instance), later.event, payload, _uuid(later.id), later.node, later.by, self._org, later.token,
+            later.if_version, due, delay, capabilities,
+        )  # fmt: skip
+        await _run(conn, "send_signal", arguments)
+        return await self.get(conn, later.instance)
+
+    async def decide(
         self,
         conn: Any,
-        instance: bytes,
-        event: str,
+        task: bytes,
+        decision: str,
+        comment: str | None,
         raw: bytes | None,
-        node: str | None,
+        by: str,
         id: UUID | str | None,
-        by: str | None,
-    ) -> Instance:
-        payload = None if raw is None else raw.decode()
-        names = _text(event, "event"), payload, _signal_id(id), _text(node, "node"), _text(by, "actor")
-        await _run(conn, "send_signal", (_uuid(instance), *names, self._org))
-        return await self.get(conn, instance)
+    ) -> None:
+        data = None if raw is None else raw.decode()
+        await _run(conn, "decide_task", (_uuid(task), decision, comment, data, by, _signal_id(id), self._org))
 
     async def cancel(self, conn: Any, instance: bytes, reason: str | None, by: str | None) -> Instance:
         arguments = _uuid(instance), _text(reason, "reason"), _text(by, "actor"), self._org
@@ -91,6 +106,8 @@ _CODES: Final = {
     ("start_instance", "HF409"): "IDEMPOTENCY_KEY_REUSED",
     ("send_signal", "HF409"): "SIGNAL_ID_REUSED",
     ("cancel_instance", "HF409"): "INSTANCE_OVER",
+    ("decide_task", "HF404"): "TASK_UNKNOWN",
+    ("decide_task", "HF409"): "SIGNAL_ID_REUSED",
 }
 _REFUSALS: Final[dict[str, tuple[type[HoldfastError], str]]] = {
     "HF403": (Forbidden, "ORG_FORBIDDEN"),
@@ -101,11 +118,19 @@ _REFUSALS: Final[dict[str, tuple[type[HoldfastError], str]]] = {
 }
 
 
+# Functions that refuse for one reason only.
+_REFUSERS: Final = {
+    "refuse_terminal": "INSTANCE_OVER",
+    "refuse_version": "VERSION_CONFLICT",
+    "refuse_closed_task": "TASK_OVER",
+    "refuse_held_task": "TASK_CLAIMED",
+}
+
+
 def _refuse(verb: str, origin: Origin, error: Exception) -> NoReturn:
     kind, usual = _REFUSALS.get(origin.sqlstate, (HoldfastError, "VERB_REFUSED"))
     code = _CODES.get((verb, origin.sqlstate), usual)
-    if "refuse_terminal" in origin.context:
-        code = "INSTANCE_OVER"
+    code = next((name for refuser, name in _REFUSERS.items() if refuser in origin.context), code)
     raise kind(f"{origin.message}.", code=code, hint=origin.hint) from error
 
 

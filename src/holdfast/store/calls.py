@@ -72,9 +72,9 @@ class CallTransaction:
             raise _left()
 
     async def settle(self) -> None:
-        """The function is through: check what it deferred, and take the transaction back."""
+        """The function is through: check what it deferred, take the transaction back, undo what it set for later."""
         try:
-            results = await self.session.run([SET_CONSTRAINTS, SQL.retake_transaction.one(self._mark), PIN])
+            results = await self.session.run([SET_CONSTRAINTS, SQL.retake_transaction.one(self._mark), RESET, PIN])
         except DatabaseError as error:
             raise psycopg.errors.lookup(error.sqlstate)(error.text) from None
         if results[1].get_value(0, 0) != b"\1":

@@ -14,14 +14,21 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import psycopg
 
 from holdfast.errors import StoreError
+from holdfast.store.dial import dial_blocking, pauses
 from holdfast.store.statements import SQL, Statement
+from holdfast.store.watch import cut_after
 from holdfast.version import __version__
 
 log = logging.getLogger("holdfast.lease")
+
+# How long a lease is renewed for an event loop that shows no sign of life: longer than a careless handler blocks it.
+STALL_SECONDS = 60.0
+STALL_LEASES = 10
 
 
 class Lease:
@@ -32,6 +39,7 @@ class Lease:
         self._queues = list(queues)
         self._on_new_id = on_new_id
         self._trusted_until = 0.0
+        self._beat_at = time.monotonic()
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._failure: Exception | None = None
@@ -45,7 +53,12 @@ class Lease:
     def seconds_left(self) -> float:
         return max(0.0, self._trusted_until - time.monotonic())
 
+    def beat(self) -> None:
+        """The event loop is alive. One that never comes back must not keep its work from others for ever."""
+        self._beat_at = time.monotonic()
+
     def start(self) -> None:
+        self._beat_at = time.monotonic()
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
@@ -57,10 +70,10 @@ class Lease:
 
     def _keep(self) -> None:
         """Register, renew three times per lease, reconnect when the connection goes away."""
-        registered = False
+        registered, waits = False, pauses(min(0.5, self.seconds / 6))
         while not self._stop.is_set():
             try:
-                with psycopg.connect(self._dsn, cursor_factory=psycopg.RawCursor, autocommit=True) as connection:
+                with dial_blocking(self._dsn) as connection:
                     if not registered:
                         self._register(connection)
                         registered = True
@@ -70,16 +83,19 @@ class Lease:
                     while not self._stop.wait(self.seconds / 3):
                         self._renew(connection)
                     self._run(connection, SQL.stop_worker, [self.id])
-            except psycopg.Error as failure:
+            except (psycopg.Error, StoreError) as failure:
                 if not registered:
                     self._failure = _unreachable(failure)
                     self._ready.set()
                     return
                 log.warning("The lease could not be renewed: %s", failure)
-                self._stop.wait(min(0.5, self.seconds / 6))
+                self._stop.wait(next(waits))
 
-    def _renew(self, connection: psycopg.Connection) -> None:
+    def _renew(self, connection: psycopg.Connection[Any]) -> None:
         sent = time.monotonic()
+        if sent - self._beat_at > max(STALL_SECONDS, STALL_LEASES * self.seconds):
+            log.error("The event loop has stood still for %.0f s; its lease is left to run out", sent - self._beat_at)
+            return
         if self._run(connection, SQL.renew_lease, [self.id, self.seconds]):
             self._trusted_until = sent + self.seconds
             return
@@ -89,20 +105,22 @@ class Lease:
         self._register(connection)
         self._on_new_id(self.id)
 
-    def _register(self, connection: psycopg.Connection) -> None:
+    def _register(self, connection: psycopg.Connection[Any]) -> None:
         sent = time.monotonic()
         about = [self._queues, self.id, platform.node(), os.getpid(), __version__, self.seconds]
         self._run(connection, SQL.insert_worker, about)
         self._trusted_until = sent + self.seconds
 
-    def _run(self, connection: psycopg.Connection, statement: Statement, parameters: Sequence[object]) -> int:
+    def _run(self, connection: psycopg.Connection[Any], statement: Statement, parameters: Sequence[object]) -> int:
         values = [uuid.UUID(bytes=p) if isinstance(p, bytes) else p for p in parameters]
-        with connection.transaction():
-            connection.execute(SQL.use_worker.sql)
-            return connection.execute(statement.sql, values).rowcount
+        with cut_after(connection, self.seconds), connection.transaction(), psycopg.RawCursor(connection) as cursor:
+            cursor.execute(SQL.use_worker.sql)
+            return cursor.execute(statement.sql, values).rowcount
 
 
-def _unreachable(failure: psycopg.Error) -> StoreError:
+def _unreachable(failure: psycopg.Error | StoreError) -> StoreError:
+    if isinstance(failure, StoreError):
+        return failure
     return StoreError(
         f"The worker could not take a lease: {str(failure).strip()}",
         code="STORE_UNREACHABLE",

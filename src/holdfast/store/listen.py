@@ -8,20 +8,36 @@ from collections.abc import Callable
 
 import psycopg
 
+from holdfast.errors import StoreError
+from holdfast.store.dial import dial, listening_address, pauses
+from holdfast.store.statements import SQL
+
 log = logging.getLogger("holdfast.listen")
 
-RECONNECT_PAUSE = 0.5
+QUIET_SECONDS = 15.0  # after that long without a hint it is asked whether anybody is still there
 
 
 async def listen(dsn: str, on_hint: Callable[[], None]) -> None:
-    """Call `on_hint` for every notification, and after every (re)connect: what happened meanwhile was not heard."""
+    """Call `on_hint` for every notification, and after every (re)connect: what happened meanwhile was not heard.
+
+    A pooler passes no notifications on: then nobody listens and the scan finds what there is.
+    """
+    address, waits = listening_address(dsn), pauses()
     while True:
         try:
-            async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            connection, relayed = await dial(address)
+            async with connection:
+                if relayed:
+                    log.warning("A pooler passes no hints on; set HOLDFAST_DIRECT_DSN for wake-ups without delay")
+                    return
                 await connection.execute("listen holdfast")
                 on_hint()
-                async for _ in connection.notifies():
-                    on_hint()
-        except psycopg.Error as failure:
+                waits = pauses()
+                while True:
+                    async for _ in connection.notifies(timeout=QUIET_SECONDS):
+                        on_hint()
+                    async with asyncio.timeout(QUIET_SECONDS):
+                        await connection.execute(SQL.read_backend.sql)
+        except (psycopg.Error, StoreError, TimeoutError) as failure:
             log.warning("The listener lost its connection: %s", failure)
-            await asyncio.sleep(RECONNECT_PAUSE)
+            await asyncio.sleep(next(waits))

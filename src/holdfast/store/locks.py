@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.state import EMPTY, Instance, decode_state
+from holdfast.core.snapshot import read_state
+from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus
+from holdfast.errors import HoldfastError
 from holdfast.store.session import BEGIN, Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
@@ -35,9 +37,15 @@ class Locked(msgspec.Struct, gc=False):
     inputs: dict[bytes, bytes]  # of instances that have not been decided upon yet
     signals: list[QueuedSignal]
     claimed: int  # signal rows the claim found
+    unreadable: dict[bytes, HoldfastError] = {}  # locked, but their snapshots make no sense to this release
 
 
-async def lock(session: Session, known: Sequence[tuple[bytes, Instance | None]], claim: int) -> Locked:
+async def lock(
+    session: Session,
+    known: Sequence[tuple[bytes, Instance | None]],
+    claim: int,
+    signals: int = SIGNALS_PER_INSTANCE,
+) -> Locked:
     """Lock what the batch is about and up to `claim` instances with ready signals. Never waits for a lock."""
     queries = [BEGIN, PIN]
     if known:
@@ -61,16 +69,16 @@ async def lock(session: Session, known: Sequence[tuple[bytes, Instance | None]],
         for row in found:
             if row[0] not in locked.instances:
                 _take(locked, row)
-    await _read_signals(session, locked, bool(claim))
+    await _read_signals(session, locked, bool(claim), signals)
     return locked
 
 
-async def _read_signals(session: Session, locked: Locked, claimed: bool) -> None:
+async def _read_signals(session: Session, locked: Locked, claimed: bool, most: int) -> None:
     """In a later statement than the lock: one that waited or skipped would not see rows committed with the version."""
-    wanted = list(locked.instances) if claimed and locked.claimed else list(locked.inputs)
+    wanted = [*locked.instances, *locked.unreadable] if claimed and locked.claimed else list(locked.inputs)
     if not wanted:
         return
-    [result] = await session.run([SQL.read_signals.rows([(i, i[15]) for i in wanted], SIGNALS_PER_INSTANCE)])
+    [result] = await session.run([SQL.read_signals.rows([(i, i[15]) for i in wanted], most)])
     for instance, id, kind, payload, attempts, trace in rows(result):
         locked.signals.append(
             QueuedSignal(instance, id, kind.decode(), payload[1:], read_int(attempts), trace and trace.decode())
@@ -78,7 +86,11 @@ async def _read_signals(session: Session, locked: Locked, claimed: bool) -> None
 
 
 def _take(locked: Locked, row: Sequence[Any]) -> None:
-    instance = load_instance(row)
+    try:
+        instance = load_instance(row)
+    except HoldfastError as failure:
+        locked.unreadable[row[0]] = failure
+        return
     locked.instances[instance.id] = instance
     if row[14] is not None:
         locked.inputs[instance.id] = row[14][1:]
@@ -97,7 +109,7 @@ def load_instance(row: Sequence[Any]) -> Instance:
         read_int(flow_version),
         decided,
         InstanceStatus(status.decode()),
-        decode_state(state[1:]) if decided else EMPTY,
+        read_state(state[1:]) if decided else EMPTY,
         data[1:],
         None if reason is None else reason.decode(),
         read_int(entity),

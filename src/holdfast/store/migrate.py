@@ -16,12 +16,12 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.errors import StoreError
+from holdfast.store.dial import asks_for_writes, complete, read_only
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 FILES = resources.files("holdfast.store") / "migrations"
 OLDEST_SERVER = 150000
-CONNECT_SECONDS = 10
 
 
 class Migration(NamedTuple):
@@ -81,11 +81,11 @@ def _connect(dsn: str) -> Connection:
             code="STORE_UNREACHABLE",
             hint="Write it as postgresql://user:password@host:port/database.",
         ) from None
-    options.setdefault("connect_timeout", CONNECT_SECONDS)
+    complete(options)
     try:
-        connection = psycopg.connect(make_conninfo("", **options), autocommit=True)
+        connection = psycopg.connect(make_conninfo("", **options), autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as failure:
-        raise _unreachable(options, failure) from None
+        raise (read_only() if asks_for_writes(failure) else _unreachable(options, failure)) from None
     try:
         check_server(connection.info.server_version)
     except StoreError:

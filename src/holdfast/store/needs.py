@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from holdfast.core.ids import bucket_of
 from holdfast.core.signals import SYSTEM, Actor
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+MOST_TRIED: Final = 32  # early events that are tried on one wait, should the first not fit its edges
 
 _decode_actor = msgspec.json.Decoder(Actor).decode
 
@@ -32,29 +36,37 @@ class KeptEvent(msgspec.Struct, frozen=True, gc=False):
     event: str
     payload: bytes | None
     actor: Actor
-    token: str
-    from_inbox: bool
+    token: str = ""  # of the wait it is tried on
+    kept_at: int = 0
+    expires_at: int = 0
+    from_inbox: bool = True
 
 
 async def take_early_events(
-    session: Session, instance: bytes, org: str, needs: Sequence[EarlyEvents]
+    session: Session, instance: bytes, org: str, needs: Sequence[EarlyEvents], nodes: Mapping[str, str]
 ) -> list[KeptEvent]:
-    """Matching events for waits that just opened. Keyed ones are read under the lock that their senders take too."""
+    """Matching events for waits that just opened, at the nodes their tokens stand on, oldest first.
+
+    Keyed ones are read under the lock that their senders take too.
+    """
     keyed = [n for n in needs if n.key is not None]
     plain = [n for n in needs if n.key is None]
     found: list[KeptEvent] = []
     if keyed:
         await lock_event_keys(session, sorted({(org, n.event, n.key or "") for n in keyed}))
-        wanted = [(instance, n.token, org, n.event, n.key or "", bucket_of(org, n.key or "")) for n in keyed]
-        [result] = await session.run([SQL.read_key_events.rows(wanted)])
+        wanted = [
+            (instance, n.token, org, n.event, n.key or "", bucket_of(org, n.key or ""), nodes[n.token], instance[15])
+            for n in keyed
+        ]
+        [result] = await session.run([SQL.read_key_events.rows(wanted, MOST_TRIED)])
         for _, token, id, event, payload, actor in rows(result):
-            found.append(_kept(id, event, payload, actor, token, False))
+            found.append(_kept(id, event, payload, actor, token))
     if plain:
         [result] = await session.run(
-            [SQL.take_kept_events.rows([(instance, instance[15], n.event, n.token) for n in plain])]
+            [SQL.take_kept_events.rows([(instance, instance[15], n.event, n.token) for n in plain], MOST_TRIED)]
         )
-        for _, id, event, payload, actor, token in rows(result):
-            found.append(_kept(id, event, payload, actor, token, True))
+        for _, id, event, payload, actor, token, kept_at, expires_at in rows(result):
+            found.append(_kept(id, event, payload, actor, token, read_int(kept_at), read_int(expires_at)))
     return found
 
 
@@ -66,10 +78,11 @@ async def lock_event_keys(session: Session, keys: Sequence[tuple[str, str, str |
 
 
 def _kept(
-    id: bytes, event: bytes, payload: bytes | None, actor: bytes | None, token: bytes, from_inbox: bool
+    id: bytes, event: bytes, payload: bytes | None, actor: bytes | None, token: bytes, kept_at: int = 0, until: int = 0
 ) -> KeptEvent:
     who = SYSTEM if actor is None else _decode_actor(actor[1:])
-    return KeptEvent(id, event.decode(), None if payload is None else payload[1:], who, token.decode(), from_inbox)
+    body = None if payload is None else payload[1:]
+    return KeptEvent(id, event.decode(), body, who, token.decode(), kept_at, until, bool(kept_at))
 
 
 async def take_idle_work(session: Session, instance: bytes) -> frozenset[str]:
@@ -85,10 +98,11 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
-async def find_receipts(session: Session, wanted: Sequence[SignalContent]) -> dict[tuple[bytes, str], Receipt]:
-    """Look up signals that carry an id of their own, by (instance, id)."""
+async def find_receipts(session: Session, wanted: Sequence[SignalContent]) -> dict[SignalContent, Receipt]:
+    """Look up signals that carry an id of their own. By content: one id may come with two bodies in one batch."""
     if not wanted:
         return {}
     batch = [(s.instance, s.instance[15], s.key, s.event, s.payload, s.node) for s in wanted]
     [result] = await session.run([SQL.find_outbox_receipts.rows(batch)])
-    return {(instance, key.decode()): Receipt(earlier, content) for instance, key, earlier, content in rows(result)}
+    found = [Receipt(earlier, content) for earlier, content in rows(result)]
+    return dict(zip(wanted, found, strict=True))

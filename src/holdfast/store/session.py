@@ -17,6 +17,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from holdfast.errors import StoreError
+from holdfast.store.dial import dial, is_pooled, no_connection
 from holdfast.store.lending import BlockingLentConnection, LentConnection
 from holdfast.store.statements import SQL, Query
 
@@ -35,6 +36,10 @@ _CONTROL: Final = {
     b"reset": b"reset all",
     b"set_constraints": b"set constraints all immediate",
 }
+_TEXTS: Final = {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}
+_READ_ONLY: Final = "25006"
+SILENCE = 30.0  # seconds without a byte after which a connection counts as lost; no wait of ours is nearly as long
+_ALREADY_PREPARED: Final = "42P05"
 
 
 class DatabaseError(Exception):
@@ -57,6 +62,8 @@ class Session:
         self._pg = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Future[None] | None = None
+        self._heard = 0.0
+        self._watch: asyncio.TimerHandle | None = None
         self._socket: int | None = None
         self._lock = asyncio.Lock()
         self._turn = asyncio.Lock()
@@ -64,15 +71,8 @@ class Session:
 
     @classmethod
     async def open(cls, dsn: str) -> Session:
-        try:
-            connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
-        except psycopg.OperationalError as failure:
-            raise StoreError(
-                f"No connection to PostgreSQL: {str(failure).strip().splitlines()[-1]}",
-                code="STORE_UNREACHABLE",
-                hint="Check the DSN, and that the server is up and accepts connections.",
-            ) from None
-        self = cls(connection)
+        connection, relayed = await dial(dsn)
+        self = _suited(dsn, relayed)(connection)
         self._pg.nonblocking = 1
         self._enter()
         try:
@@ -84,12 +84,15 @@ class Session:
 
     async def _prepare(self) -> None:
         """All statements in one round trip; the first that does not fit ends it."""
-        texts = {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}
-        for name, sql in texts.items():
+        for name, sql in _TEXTS.items():
             self._pg.send_prepare(name, sql)
         try:
-            await self._collect([*texts])
+            await self._collect([*_TEXTS])
+        except psycopg.OperationalError as failure:
+            raise no_connection(failure) from None
         except DatabaseError as failure:
+            if failure.sqlstate == _ALREADY_PREPARED:
+                raise _behind_a_pooler() from None
             raise StoreError(
                 f"The statement {failure.statement} does not fit the schema: {failure.text}",
                 code="SCHEMA_MISMATCH",
@@ -118,6 +121,11 @@ class Session:
             except psycopg.OperationalError as failure:
                 self._out_of_step = True
                 raise Disconnected(str(failure)) from None
+            except DatabaseError as error:
+                if error.sqlstate != _READ_ONLY:
+                    raise
+                self._out_of_step = True  # it was a primary once; where the new one is, a new connection finds out
+                raise Disconnected(str(error)) from None
             except asyncio.CancelledError:
                 self._out_of_step = True
                 raise
@@ -181,6 +189,9 @@ class Session:
             self._loop.add_writer(pg.socket, self._ready)
         results: list[PGresult] = []
         error: DatabaseError | None = None
+        self._heard = self._loop.time()
+        if self._watch is None:  # one outlives many exchanges: setting and cancelling one each would cost every commit
+            self._watch = self._loop.call_later(SILENCE, self._listen)
         try:
             while True:
                 while not pg.is_busy():
@@ -196,21 +207,65 @@ class Session:
                     results.append(result)
                 self._waiting = self._loop.create_future()
                 await self._waiting
+                self._heard = self._loop.time()
                 pg.consume_input()
                 if writing and pg.flush() == 0:
                     self._loop.remove_writer(pg.socket)
                     writing = False
         finally:
+            self._waiting = None
             if writing:
                 self._loop.remove_writer(pg.socket)
+
+    def _listen(self) -> None:
+        """Not a byte for too long: nobody is there any more, whatever the operating system believes."""
+        waiting, left = self._waiting, self._heard + SILENCE - self._loop.time()
+        self._watch = None
+        if waiting is None:
+            return
+        if left > 0:
+            self._watch = self._loop.call_later(max(left, 0.1), self._listen)
+        elif not waiting.done():
+            waiting.set_exception(psycopg.OperationalError(f"no answer for {SILENCE:.0f} seconds"))
 
     @property
     def broken(self) -> bool:
         return self._out_of_step or self._pg.status != pq.ConnStatus.OK
 
     async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         self._leave()
         await self._connection.close()
+
+
+class PooledSession(Session):
+    """Behind a transaction pooler: every flush may meet another server, so each statement brings its text along.
+
+    The server plans it each time; what that costs is in docs/poolers.md.
+    """
+
+    async def _prepare(self) -> None:
+        """Nothing that is left behind would be found again."""
+
+    async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
+        send = self._pg.send_query_params
+        for name, parameters in queries:
+            send(_TEXTS[name], parameters, None, _FORMATS[len(parameters)], _BINARY)
+        return await self._collect([query.name for query in queries])
+
+
+def _suited(dsn: str, relayed: bool) -> type[Session]:
+    return PooledSession if is_pooled(dsn, relayed) else Session
+
+
+def _behind_a_pooler() -> StoreError:
+    return StoreError(
+        "Somebody else's prepared statements are on this connection: a pooler shares it.",
+        code="STORE_POOLED",
+        hint="Set HOLDFAST_POOLED=1, or pass pooled=True to the engine.",
+    )
 
 
 def _error(result: PGresult, name: bytes) -> DatabaseError:

@@ -1,13 +1,25 @@
--- Move signals that cannot be applied to the dead letters, envelope and reason kept.
+-- Move signals that cannot be applied to the dead letters, envelope and reason kept, and say so in the audit trail.
 with gone as (
-    delete from holdfast.signals t using unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::text[], $5::jsonb[])
-        as u(instance, bucket, id, reason, error)
+    delete from holdfast.signals t
+    using unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::text[], $5::jsonb[], $6::int[])
+        as u(instance, bucket, id, reason, error, tried)
     where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.id = u.id
-    returning t.*, u.reason, u.error as failure
+    returning t.*, u.reason, u.error as failure, u.tried
+), letters as (
+    insert into holdfast.dead_letters
+        (id, bucket, org_id, instance_id, source, envelope, reason, error, attempts, worker, created_at)
+    select holdfast.new_id(g.bucket), g.bucket, g.org_id, g.instance_id, 'signal',
+        jsonb_build_object('id', g.id, 'kind', g.kind, 'payload', g.payload, 'ripe_at', g.ripe_at, 'trace', g.trace),
+        g.reason, g.failure, g.attempts + g.tried, $7::uuid, (select holdfast.clock())
+    from gone g
+    returning id, bucket, org_id, instance_id, envelope, reason, created_at
 )
-insert into holdfast.dead_letters (id, bucket, org_id, instance_id, source, envelope, reason, error, attempts, worker, created_at)
-select g.id, g.bucket, g.org_id, g.instance_id, 'signal',
-    jsonb_build_object('kind', g.kind, 'payload', g.payload, 'ripe_at', g.ripe_at, 'trace', g.trace),
-    g.reason, g.failure, g.attempts + (g.reason <> 'ATTEMPTS_EXHAUSTED')::int, $6::uuid, (select holdfast.clock())
-from gone g
-on conflict do nothing
+insert into holdfast.events (instance_id, bucket, created_at, version, ordinal, org_id, type, actor, detail)
+select l.instance_id, l.bucket, l.created_at, i.version, 32000 + row_number() over (partition by l.instance_id), l.org_id,
+    'signal_dead_lettered', 'system', jsonb_build_object('letter', l.id, 'signal', l.envelope ->> 'id',
+        'kind', l.envelope ->> 'kind', 'event', l.envelope #>> '{payload,event}', 'code', l.reason)
+from letters l
+cross join lateral (
+    select t.version from holdfast.instances t where t.id = any(array[l.instance_id]) and t.bucket = l.bucket limit 1
+) i
+returning instance_id

@@ -1,4 +1,4 @@
--- The oldest kept event of each wait that just opened, taken out of the inbox.
+-- The oldest kept events of each wait that just opened, taken out of the inbox.
 with oldest as materialized (
     select s.instance_id, s.id, s.bucket, u.token
     from unnest($1::uuid[], $2::smallint[], $3::text[], $4::text[]) as u(instance, bucket, event, token)
@@ -6,9 +6,11 @@ with oldest as materialized (
         select t.instance_id, t.id, t.bucket from holdfast.inbox t
         where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.event = u.event
             and t.expires_at - (select holdfast.clock()) > interval '0'
-        order by t.created_at, t.id limit 1
+        order by t.created_at, t.id limit $5::bigint
     ) s
+), gone as (
+    delete from holdfast.inbox t using oldest o
+    where t.instance_id = any(array[o.instance_id]) and t.id = o.id and t.bucket = o.bucket
+    returning t.instance_id, t.id, t.event, t.payload, t.actor, o.token, t.created_at, t.expires_at
 )
-delete from holdfast.inbox t using oldest o
-where t.instance_id = any(array[o.instance_id]) and t.id = o.id and t.bucket = o.bucket
-returning t.instance_id, t.id, t.event, t.payload, t.actor, o.token
+select * from gone g order by g.created_at, g.id

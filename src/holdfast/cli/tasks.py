@@ -1,0 +1,125 @@
+"""`holdfast tasks`: the inbox of people, on the command line. The organisation is HOLDFAST_ORG."""
+
+from __future__ import annotations
+
+import json as text_json
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.cli.output import say, show
+from holdfast.errors import Refused
+from holdfast.runtime.sync import SyncEngine
+from holdfast.store.tasks import Task, TaskEvent
+
+tasks = typer.Typer(help="Look at human tasks, take them, give them back, decide them.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Id = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+By = Annotated[str, typer.Option("--by", help="Who does it.")]
+Role = Annotated[str | None, typer.Option("--role", help="Only tasks for this role.")]
+Roles = Annotated[list[str] | None, typer.Option("--role", help="A role they have; may be repeated.")]
+
+
+@tasks.command("list")
+def list_tasks(
+    instance: Annotated[str | None, typer.Option("--instance", help="All tasks of this instance.")] = None,
+    role: Role = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", help="Only what this person has.")] = None,
+    status: Annotated[str | None, typer.Option("--status", help="Only tasks in this status.")] = None,
+    after: Annotated[str | None, typer.Option("--after", help="The last task of the page before.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most this many.")] = 50,
+    json: Json = False,
+) -> None:
+    """What is open, most urgent first; of an instance, also what is over."""
+    with SyncEngine() as engine:
+        found = engine.tasks(instance, role=role, assignee=assignee, status=status, after=after, limit=limit)
+    if json:
+        typer.echo(text_json.dumps([_plain(task) for task in found]))
+        return
+    for task in found:
+        say(_line(task))
+    if not found:
+        say("There are no tasks.")
+
+
+@tasks.command("show")
+def show_task(id: Id, json: Json = False) -> None:
+    """A task and its history."""
+    with SyncEngine() as engine:
+        task, events = engine.task(id), engine.task_events(id)
+    if json:
+        show({**_plain(task), "events": msgspec.to_builtins(events)}, json=True)
+        return
+    show(_facts(task), json=False)
+    for event in events:
+        say(_event_line(event))
+
+
+@tasks.command()
+def claim(id: Id, by: By, role: Roles = None, json: Json = False) -> None:
+    """Take a task; exit code 5: somebody else has it, or it is over."""
+    with SyncEngine() as engine:
+        _answer(engine.claim(id, by=by, roles=role or None), json=json)
+
+
+@tasks.command()
+def release(id: Id, by: By, json: Json = False) -> None:
+    """Give a task back for others to take."""
+    with SyncEngine() as engine:
+        _answer(engine.release(id, by=by), json=json)
+
+
+@tasks.command()
+def decide(
+    id: Id,
+    decision: Annotated[str, typer.Argument(help="confirmed, rejected, or another one the step offers.")],
+    by: By,
+    comment: Annotated[str | None, typer.Option("--comment", help="Why.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="What was filled in, as JSON.")] = None,
+    role: Roles = None,
+    json: Json = False,
+) -> None:
+    """Decide a task; the flow goes on, or ends."""
+    given = _read(data)
+    with SyncEngine() as engine:
+        _answer(engine.decide(id, by=by, decision=decision, comment=comment, data=given, roles=role or None), json=json)
+
+
+def _read(data: str | None) -> Any:
+    try:
+        return None if data is None else text_json.loads(data)
+    except ValueError as error:
+        raise Refused(f"--data is not JSON: {error}.", code="DATA_NOT_JSON", hint="Quote it for the shell.") from None
+
+
+def _answer(task: Task, *, json: bool) -> None:
+    show(_plain(task) if json else _facts(task), json=json)
+
+
+def _plain(task: Task) -> dict[str, Any]:
+    return msgspec.to_builtins(task)
+
+
+def _facts(task: Task) -> dict[str, Any]:
+    """What a person wants to see of it; what is not there is left out."""
+    facts = {name: value for name, value in _plain(task).items() if value not in (None, [])}
+    for name in ("form", "payload", "data"):
+        if name in facts:
+            facts[name] = text_json.dumps(facts[name], ensure_ascii=False)
+    if task.roles:
+        facts["roles"] = ", ".join(task.roles)
+    return facts
+
+
+def _line(task: Task) -> str:
+    due = "" if task.due_at is None else f"  due {task.due_at:%Y-%m-%d %H:%M}"
+    holder = "" if task.assignee is None else f"  {task.assignee}"
+    return f"{task.id}  {task.status:<9}  {task.priority:>3}  {task.flow}/{task.node}{due}{holder}"
+
+
+def _event_line(event: TaskEvent) -> str:
+    to = "" if event.assignee in (None, event.actor) else f" → {event.assignee}"
+    why = "" if event.reason is None else f" ({event.reason})"
+    return f"{event.created_at:%Y-%m-%d %H:%M:%S}  {event.type:<10}  {event.actor}{to}{why}"

@@ -1,0 +1,112 @@
+"""Human work: a step that waits for a person opens a task, and however the token leaves, the task ends with it.
+
+The token waits for its task as it would wait for a child or a receipt, so the snapshot knows the task and every way of
+leaving passes the same place. How the task ended is read off the step's own end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.decision import Closed, TaskClosed, TaskOpened
+from holdfast.core.failure import fail_visit
+from holdfast.core.ids import task_id, token_id, wait_id
+from holdfast.core.moments import seconds
+from holdfast.core.program import Place
+from holdfast.core.scopes import cancel_children
+from holdfast.core.signals import Failure
+from holdfast.core.state import Token, Wait
+from holdfast.core.status import StepStatus
+from holdfast.core.turn import Move, Turn, encode
+
+DECISIONS: Final = frozenset({"human", "approval"})  # kinds that wait for a person
+_REJECTIONS: Final = frozenset({"rejected", "reject"})
+_CONFIRMATIONS: Final = frozenset({"confirmed", "confirm", "approved", "approve"})
+_DECIDED: Final = frozenset({StepStatus.COMPLETED, StepStatus.CONFIRMED, StepStatus.REJECTED})
+_OUT_OF_TIME: Final = frozenset({"timeout", "expired"})
+
+
+class _Closing(msgspec.Struct):
+    comment: str | None = None
+
+
+_closing = msgspec.json.Decoder(_Closing).decode
+
+
+def is_rejection(decision: str) -> bool:
+    return decision in _REJECTIONS
+
+
+def answer_status(decision: str) -> StepStatus:
+    """What a step that waited for a person is, once they have answered."""
+    if decision in _REJECTIONS:
+        return StepStatus.REJECTED
+    return StepStatus.CONFIRMED if decision in _CONFIRMATIONS else StepStatus.COMPLETED
+
+
+def task_waits(turn: Turn, place: Place, move: Move) -> list[Wait]:
+    """What the token will wait for: the person, and the moment by which they should have answered."""
+    token = token_id(move.path, move.hop)
+    task = task_id(turn.now, turn.instance.id, token, move.run)
+    waits = [Wait(wait_id(token, move.run, "task"), "task", ref=task)]
+    due = place.node.due
+    if due is not None:
+        waits.append(turn.timer(move.path, wait_id(token, move.run, "due"), "due", turn.now + seconds(due)))
+    return waits
+
+
+def open_task(turn: Turn, place: Place, token: str, step: bytes, waits: list[Wait], payload: bytes) -> None:
+    node = place.node
+    limit = node.due if node.due is not None else node.deadline
+    turn.tasks = [
+        *turn.tasks,
+        TaskOpened(
+            id=waits[0].ref or b"",
+            step=step,
+            node=place.id,
+            token=token,
+            roles=node.roles,
+            priority=node.priority,
+            due=None if limit is None else turn.now + seconds(limit),
+            form=None if node.form is None else encode(node.form),
+            payload=payload,
+        ),
+    ]
+
+
+def settle_tasks(turn: Turn) -> None:
+    """The ends of tasks, told by the ends of their steps."""
+    ends = {closed.id: closed for closed in turn.closed}
+    turn.tasks = [t if isinstance(t, TaskOpened) else _ended(t, ends[t.step]) for t in turn.tasks]
+
+
+def _ended(task: TaskClosed, step: Closed) -> TaskClosed:
+    if step.status in _DECIDED:
+        comment = None if step.closing is None else _closing(step.closing).comment
+        return TaskClosed(task.id, task.step, "completed", step.outcome, comment, step.output)
+    status = "expired" if step.outcome in _OUT_OF_TIME else "cancelled"
+    return TaskClosed(task.id, task.step, status, reason=step.outcome)
+
+
+def pass_due(turn: Turn, path: str, token: Token, place: Place, wait: str) -> None:
+    """The task was due and nobody has decided: the edge on `timeout` is taken, or it stays open and is known as late.
+
+    A node with a deadline of its own keeps its `timeout` edge for that.
+    """
+    if place.node.deadline is None and "timeout" in place.ways:
+        turn.chain = 0
+        cancel_children(turn, token, "due")
+        message = f"Nobody decided on {place.id!r} within {place.node.due:g} s."
+        fail_visit(turn, path, token, place, Failure("TASK_EXPIRED", message), 0, on="timeout")
+        return
+    name = token_id(path, token.hop)
+    detail: dict[str, Any] = {"path": path, "wait": wait}
+    turn.control("overdue", detail)
+    turn.note("task_overdue", place.id, name, {"task": _task_of(token)})
+    turn.tokens[path] = msgspec.structs.replace(token, waits=tuple(w for w in token.waits if w.id != wait))
+
+
+def _task_of(token: Token) -> str | None:
+    return next((w.ref.hex() for w in token.waits if w.kind == "task" and w.ref is not None), None)

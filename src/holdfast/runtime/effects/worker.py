@@ -1,0 +1,328 @@
+"""The effects worker: takes on what is due in the outbox, delivers it, and stores what came of it.
+
+It runs beside the handlers under the same lease. An effect is claimed before it is delivered, under a fence and with
+its attempt counted, so an attempt is made by one worker; the outcome counts only under that fence. A process may die
+between a delivery and the commit of its outcome: then the effect is due again and is delivered again, under the same
+key.
+
+Limits hold per target and over all workers: a claim counts what is out there, and one claim is made at a time. Targets
+take turns in a claim, so a slow one with a long queue does not stand before the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from holdfast.compiler.graph import Retry
+from holdfast.core.signals import Failure
+from holdfast.errors import PayloadError, StoreError
+from holdfast.runtime.effects import delivery as attempts
+from holdfast.runtime.effects.delivery import Asked, Delivered, Delivery, EffectFailed
+from holdfast.runtime.effects.kinds import Kind, OpenKinds
+from holdfast.runtime.effects.options import EffectOptions
+from holdfast.runtime.failures import describe
+from holdfast.store import effects as outbox
+from holdfast.store.effects import ClaimedEffect, FinishedEffect
+from holdfast.store.lease import Lease
+from holdfast.store.session import DatabaseError, Disconnected, Session
+
+log = logging.getLogger("holdfast.effects")
+
+BATCH: Final = 200  # outcomes in one commit
+RECLAIM: Final = 500
+RECLAIM_PAUSE: Final = 0.5  # seconds between looks for what dead workers left
+PATIENCE: Final = 0.5  # seconds before a full target or a lost connection is looked at again
+CALM: Final = 0.25  # seconds between looks that follow from mere hints
+_TROUBLE: Final = (Disconnected, DatabaseError, StoreError)
+
+
+class EffectsWorker:
+    def __init__(
+        self, dsn: str, kinds: OpenKinds, options: EffectOptions, lease: Lease, on_receipts: Callable[[], None]
+    ) -> None:
+        self._dsn = dsn
+        self._kinds = kinds
+        self._options = options
+        self._lease = lease
+        self._on_receipts = on_receipts
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._inflight: dict[bytes, ClaimedEffect] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+        self._finished: list[FinishedEffect] = []
+        self._outcome = asyncio.Event()
+        self._committing = False
+        self._strays = False
+        self._outcomes: Session | None = None  # opened for the first outcome: many workers never have one
+        self._reclaimed = -RECLAIM_PAUSE
+        self._cursor = "", ""  # kind and target the last claim ended with
+        self._looked = False
+        self._stopping = False
+        self.stored = 0  # outcomes that counted
+        self.rejected = 0  # outcomes that came after the lease had passed on
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._session = await Session.open(self._dsn)
+        self._tasks = [
+            asyncio.create_task(self._look_around(), name="holdfast-effects"),
+            asyncio.create_task(self._store_outcomes(), name="holdfast-effects-outcomes"),
+        ]
+
+    async def stop(self, grace: float) -> None:
+        """Deliveries under way may finish; those that do not are tried again soon, by whoever is left."""
+        self._stopping = True
+        looking, storing = self._tasks
+        self.wake()
+        await asyncio.wait([looking], timeout=PATIENCE)  # a claim that is cut off would leave effects leased to nobody
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=grace)
+        for task in [*self._deliveries]:
+            task.cancel()
+        await asyncio.gather(*self._deliveries, return_exceptions=True)
+        deadline = self._loop.time() + max(grace, PATIENCE)
+        while (self._finished or self._committing) and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        storing.cancel()
+        await asyncio.gather(storing, return_exceptions=True)
+        await self._kinds.close()
+        await self._session.close()
+        if self._outcomes is not None:
+            await self._outcomes.close()
+
+    def wake(self, *, urgent: bool = True) -> None:
+        """Look now; a mere hint that something happened somewhere is followed only now and then."""
+        self._wake.set()
+        if urgent:
+            self._urgent.set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._inflight or self._finished or self._committing)
+
+    async def is_done(self) -> bool:
+        """Nothing under way and nothing due that this process could deliver."""
+        if not (self.is_idle and self._looked):
+            return False
+        try:
+            due = [d for kind in self._kinds.by_name for d in (await outbox.list_targets(self._session, kind)).values()]
+        except _TROUBLE:
+            return False
+        if any(seconds <= 0 for seconds in due):
+            self.wake()
+            return False
+        return self.is_idle
+
+    # --- taking on -------------------------------------------------------------------------------------------------
+
+    async def _look_around(self) -> None:
+        while not self._stopping:
+            try:
+                pause = await self._round()
+            except Exception as failure:  # whatever it is, the others' effects must go on
+                _say("The outbox could not be read and will be looked at again: %s", failure)
+                pause = PATIENCE
+                self._strays = True  # it may have claimed more than it heard of
+                with contextlib.suppress(StoreError):
+                    self._session = await _reopened(self._session, self._dsn)
+            await self._rest(pause)
+
+    async def _rest(self, pause: float) -> None:
+        """Until something is due, or somebody says so. At first only urgent calls are heard: hints come in swarms."""
+        await _within(self._urgent, min(CALM, pause))
+        if pause > CALM and not self._urgent.is_set():
+            await _within(self._wake, pause - CALM)
+        self._wake.clear()
+        self._urgent.clear()
+
+    async def _round(self) -> float:
+        """Take on what there is room for; how long the next look may wait."""
+        if self._strays:
+            await self._free_strays()
+            self._strays = False
+        if self._loop.time() >= self._reclaimed + RECLAIM_PAUSE:
+            await outbox.reclaim_effects(self._session, RECLAIM)
+            self._reclaimed = self._loop.time()
+        pause = self._options.scan
+        while not self._stopping:
+            heads = {(kind, target): due for kind in self._kinds.by_name
+                     for target, due in (await outbox.list_targets(self._session, kind)).items()}  # fmt: skip
+            self._looked = True
+            later = [due for due in heads.values() if due > 0]
+            pause = min([self._options.scan, self._lease.seconds / 3, *later])
+            due = [key for key, seconds in heads.items() if seconds <= 0]
+            room = self._options.concurrency - len(self._inflight)
+            if not due:
+                return pause
+            if room <= 0 or not self._lease.is_fresh or not await self._claim(due, room):
+                return min(pause, PATIENCE)
+        return pause
+
+    async def _claim(self, due: list[tuple[str, str]], room: int) -> int:
+        """Targets take turns: where there are more than there is room for, the next claim goes on behind this one."""
+        worker, options = self._lease.id, self._options
+        due.sort()
+        first = bisect_right(due, self._cursor)
+        turn = [*due[first:], *due[:first]][:room]
+        self._cursor = turn[-1]
+        wanted = [(kind, target, options.limits.get(target, options.limit)) for kind, target in turn]
+        share, patience = max(1, room // len(turn)), round(attempts.DEFAULT_TIMEOUT)
+        claimed = await outbox.claim_effects(self._session, wanted, room, share, worker, patience)
+        for effect in claimed:
+            self._begin(effect)
+        return len(claimed)
+
+    async def _free_strays(self) -> None:
+        """Give back what is leased to us and unknown here: the answer of the claim was lost."""
+        worker = self._lease.id
+        leased = await outbox.list_claimed(self._session, worker)
+        known = {(f.row.id, f.row.fence) for f in self._finished}
+        known |= {(c.row.id, c.row.fence) for c in self._inflight.values()}
+        strays = [key for key in leased if (key.id, key.fence) not in known]
+        await outbox.return_effects(self._session, strays, worker)
+
+    # --- delivering ------------------------------------------------------------------------------------------------
+
+    def _begin(self, effect: ClaimedEffect) -> None:
+        self._inflight[effect.row.id] = effect
+        task = asyncio.create_task(self._attempt(effect), name="holdfast-effect")
+        self._deliveries.add(task)
+        task.add_done_callback(self._deliveries.discard)
+
+    async def _attempt(self, effect: ClaimedEffect) -> None:
+        finished: FinishedEffect | None = None
+        try:
+            finished = await self._deliver(effect)
+        except asyncio.CancelledError:
+            finished = attempts.interrupted(effect)
+            raise
+        finally:
+            self._inflight.pop(effect.row.id, None)
+            if finished is not None:
+                self._finished.append(finished)
+                self._outcome.set()
+
+    async def _deliver(self, effect: ClaimedEffect) -> FinishedEffect:
+        try:
+            asked = attempts.read_payload(effect)
+        except msgspec.MsgspecError as unreadable:
+            return attempts.failed(effect, EffectFailed("EFFECT_UNREADABLE", str(unreadable), final=True))
+        if effect.attempts > effect.max_attempts:
+            return attempts.worn_out(effect, asked.retry)
+        try:
+            result = await self._call(self._kinds.by_name[effect.kind], effect, asked)
+            return attempts.delivered(effect, result)
+        except EffectFailed as failure:
+            return self._failed(effect, failure, asked.retry)
+        except PayloadError as unfit:  # it was delivered: another attempt would only repeat it
+            return self._failed(effect, EffectFailed(unfit.code, unfit.message, final=True), asked.retry)
+        except asyncio.CancelledError:
+            raise
+        except Exception as failure:
+            story = describe(failure)
+            return self._failed(effect, EffectFailed(story.code, story.message, evidence=story.detail), asked.retry)
+
+    async def _call(self, kind: Kind, effect: ClaimedEffect, asked: Asked) -> Delivered:
+        clock = asyncio.timeout(asked.timeout)
+        try:
+            async with clock:
+                return await kind.deliver(_delivery(effect, asked))
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise EffectFailed("EFFECT_TIMEOUT", f"The delivery took longer than {asked.timeout:g} s.") from None
+
+    def _failed(self, effect: ClaimedEffect, failure: EffectFailed, retry: Retry) -> FinishedEffect:
+        finished = attempts.failed(effect, failure, retry)
+        log.log(
+            logging.ERROR if finished.status == "dead_letter" else logging.INFO,
+            "Effect %s (%s to %s), attempt %d: %s %s",
+            UUID(bytes=effect.row.id), effect.kind, effect.target, effect.attempts, failure.code, failure.message,
+        )  # fmt: skip
+        return finished
+
+    # --- outcomes --------------------------------------------------------------------------------------------------
+
+    async def _store_outcomes(self) -> None:
+        """Whatever has finished meanwhile goes into one commit; sent twice it counts once, the lease is gone then."""
+        while True:
+            await self._outcome.wait()
+            self._outcome.clear()
+            while self._finished:
+                self._committing = True
+                batch = self._finished[:BATCH]
+                try:
+                    await self._store(batch)
+                    del self._finished[: len(batch)]
+                except Exception as failure:  # the outcomes are still here, and the leases are still ours
+                    _say("Outcomes of effects could not be stored yet: %s", failure)
+                    await asyncio.sleep(PATIENCE)
+                finally:
+                    self._committing = False
+            self.wake()
+
+    async def _store(self, batch: list[FinishedEffect]) -> None:
+        try:
+            await self._store_together(batch)
+        except DatabaseError as error:
+            if not error.sqlstate.startswith(("22", "23", "54", "P0", "HF002")):
+                raise
+            for finished in batch:
+                await self._store_alone(finished)
+
+    async def _store_together(self, batch: list[FinishedEffect]) -> None:
+        if self._outcomes is None or self._outcomes.broken:
+            self._outcomes = await _reopened(self._outcomes, self._dsn)
+        counted = await outbox.finish_effects(self._outcomes, batch)
+        self.stored += counted
+        self.rejected += len(batch) - counted
+        self._on_receipts()
+
+    async def _store_alone(self, finished: FinishedEffect) -> None:
+        """What the database refuses to keep of an answer must not keep the others from being stored."""
+        try:
+            await self._store_together([finished])
+        except DatabaseError as error:
+            log.error("The evidence of effect %s cannot be stored: %s", UUID(bytes=finished.row.id), error)
+            failure = msgspec.json.encode(Failure("RESULT_REFUSED", "The database refused the answer."))
+            bare = FinishedEffect(finished.row, finished.worker, "dead_letter", 0, None, failure)
+            await self._store_together([bare])
+
+
+def _delivery(effect: ClaimedEffect, asked: Asked) -> Delivery:
+    row = effect.row
+    return Delivery(
+        str(UUID(bytes=row.id)), str(UUID(bytes=row.instance)), effect.org, effect.token, effect.kind, effect.target,
+        effect.key, effect.attempts, asked.config, asked.data, row.created_at, asked.timeout, effect.trace,
+    )  # fmt: skip
+
+
+def _say(sentence: str, failure: Exception) -> None:
+    """Trouble with the database is known trouble; anything else is a defect and shows where it is."""
+    log.warning(sentence, failure, exc_info=None if isinstance(failure, _TROUBLE) else failure)
+
+
+async def _within(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+async def _reopened(session: Session | None, dsn: str) -> Session:
+    if session is not None:
+        if not session.broken:
+            return session
+        await session.close()
+    return await Session.open(dsn)

@@ -1,0 +1,106 @@
+"""What a decision sets in motion within its commit: sub-flows, and events that came before the waits it opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.decide import decide
+from holdfast.core.decision import Child, Decision, EarlyEvents, Facts
+from holdfast.core.ids import token_id
+from holdfast.core.program import Program
+from holdfast.core.signals import SYSTEM, Actor, ChildFinished, EventArrived, Failure, Signal
+from holdfast.core.state import Instance
+from holdfast.errors import Conflict, Forbidden, HoldfastError, Refused
+from holdfast.store.commit import ChildStart, Entry
+from holdfast.store.early import mark_taken
+from holdfast.store.needs import KeptEvent, take_early_events
+from holdfast.store.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.runtime.plan import Plan
+
+
+async def follow(plan: Plan, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
+    for child in decision.children:
+        lost = await _start_child(plan, session, entry.before, child)
+        if lost is not None:
+            await _go_on(plan, session, program, entry, lost, SYSTEM)
+    nodes = _standing(entry.decisions[-1].instance)
+    needs = [need for need in decision.needs if isinstance(need, EarlyEvents) and need.token in nodes]
+    if not needs:
+        return
+    early = await take_early_events(session, entry.before.id, entry.before.org, needs, nodes)
+    plan.kept += [(entry.before.id, entry.before.org, event) for event in early if event.from_inbox]
+    for need in needs:
+        if need.key is None:
+            await _try_kept(plan, session, program, entry, need)
+    for event in early:
+        if not event.from_inbox:
+            await _go_on(plan, session, program, entry, _arrived(event, event.token), event.actor)
+
+
+async def _try_kept(plan: Plan, session: Session, program: Program, entry: Entry, need: EarlyEvents) -> None:
+    """The first kept event that an edge of the wait takes; the others stay kept as they were."""
+    mine = [kept for kept in plan.kept if kept[0] == entry.before.id and kept[2].event == need.event]
+    for kept in sorted(mine, key=lambda kept: (kept[2].kept_at, kept[2].id)):
+        if kept not in plan.kept:  # taken by what the one before set in motion
+            continue
+        plan.kept.remove(kept)
+        if await _go_on(plan, session, program, entry, _arrived(kept[2], need.token), kept[2].actor):
+            return
+        plan.kept.append(kept)
+
+
+async def _go_on(plan: Plan, session: Session, program: Program, entry: Entry, signal: Signal, actor: Actor) -> bool:
+    try:
+        following = decide(program, entry.decisions[-1].instance, signal, Facts(plan.locked.now, actor))
+    except (Refused, Conflict, Forbidden):
+        return False
+    entry.decisions.append(following)
+    await remember_taker(session, entry, signal)
+    await follow(plan, session, program, entry, following)
+    return True
+
+
+async def remember_taker(session: Session, entry: Entry, signal: Signal) -> None:
+    """An event by key is taken once per node of an instance, however often a loop comes by."""
+    if type(signal) is EventArrived and signal.keyed:
+        node = _taker(entry.decisions[-1], signal.id)
+        if node is not None:
+            await mark_taken(session, entry.before.id, entry.before.org, signal.id, node)
+
+
+def is_overtaken(signal: Signal, refusal: HoldfastError) -> bool:
+    """An event by key whose wait ended meanwhile: it stays with its key, for waits that open later."""
+    return type(signal) is EventArrived and signal.keyed and refusal.code in ("EVENT_NOT_EXPECTED", "INSTANCE_OVER")
+
+
+async def _start_child(plan: Plan, session: Session, parent: Instance, child: Child) -> ChildFinished | None:
+    """Resolve a sub-flow; one that does not exist is a child that failed."""
+    try:
+        found = await plan.catalog.find(session, parent.org, child.flow, child.version, inside=True)
+    except HoldfastError as failure:
+        return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
+    plan.children.append(
+        ChildStart(
+            child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token,
+            parent.trace,
+        )
+    )  # fmt: skip
+    return None
+
+
+def _arrived(event: KeptEvent, token: str) -> EventArrived:
+    is_kept = event.from_inbox
+    return EventArrived(event.id, event.event, event.payload, None, token, kept=is_kept, keyed=not is_kept)
+
+
+def _standing(instance: Instance) -> dict[str, str]:
+    """The nodes tokens stand on, by token."""
+    return {token_id(path, token.hop): token.node for path, token in instance.state.tokens.items()}
+
+
+def _taker(decision: Decision, event: bytes) -> str | None:
+    """The node whose wait the event ended."""
+    id = event.hex().encode()
+    return next((e.node for e in decision.events if e.type == "event_received" and id in (e.detail or b"")), None)

@@ -1,0 +1,60 @@
+"""The upkeep beside the work: every worker looks now and then whether a task is due, and whoever is first does it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from typing import Final
+
+from holdfast.errors import StoreError
+from holdfast.runtime.retention import Retention
+from holdfast.store.maintenance import Upkeep, run_all, run_due
+
+log = logging.getLogger("holdfast.maintenance")
+
+FIRST_LOOK: Final = 1.0  # seconds after the start: one that only drains a queue need not pay for it
+PAUSE: Final = 30.0
+
+
+class Maintenance:
+    def __init__(self, dsn: str, retention: Retention, pause: float = PAUSE) -> None:
+        self._dsn = dsn
+        self._keep = retention.seconds()
+        self._pause = pause
+        self._stop = threading.Event()
+        self._told: set[str] = set()
+
+    async def serve(self) -> None:
+        """Until cancelled; a task under way then ends with the batch it is at."""
+        try:
+            await asyncio.sleep(min(FIRST_LOOK, self._pause))
+            while True:
+                try:
+                    self._tell(await asyncio.to_thread(run_due, self._dsn, self._keep, self._stop))
+                except StoreError as failure:
+                    log.warning("The upkeep has to wait: %s", failure.message)
+                await asyncio.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - nothing to guess here
+        finally:
+            self._stop.set()
+
+    def _tell(self, done: list[Upkeep]) -> None:
+        for upkeep in done:
+            if upkeep.error is None:
+                self._told.discard(upkeep.task)
+            elif upkeep.task not in self._told:  # the same complaint every few minutes helps nobody
+                self._told.add(upkeep.task)
+                log.error("The upkeep of %s failed: %s", upkeep.task, upkeep.error)
+            if any(upkeep.result.values()):
+                log.info("The upkeep of %s: %s", upkeep.task, upkeep.result)
+
+
+async def maintain(dsn: str, retention: Retention) -> list[Upkeep]:
+    """Every task once, to its end."""
+    return await asyncio.to_thread(run_once, dsn, retention)
+
+
+def run_once(dsn: str, retention: Retention) -> list[Upkeep]:
+    """The same for code without an event loop."""
+    return run_all(dsn, retention.seconds())

@@ -1,0 +1,78 @@
+"""What an operator does: look for what is stuck and repair it, run the upkeep, examine the database."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from holdfast.core.program import Program
+from holdfast.errors import Refused
+from holdfast.runtime import rebuild, stuck
+from holdfast.runtime.edge import check_text, take_id
+from holdfast.runtime.maintenance import maintain
+from holdfast.runtime.rebuild import Rebuilt, unknown
+from holdfast.runtime.retention import Retention
+from holdfast.runtime.stuck import Reenqueued
+from holdfast.store import repair
+from holdfast.store.desk import WORKER, Desk
+from holdfast.store.doctor import Report, Thresholds, examine
+from holdfast.store.maintenance import Upkeep
+from holdfast.store.repair import Stuck
+from holdfast.store.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.runtime.engine import Engine
+
+OLD = timedelta(minutes=10)
+
+
+class Operations:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def stuck(self, older_than: timedelta | float, after: str | UUID | None, limit: int) -> list[Stuck]:
+        engine = self._engine
+        older = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
+        return await stuck.list_stuck(engine.dsn, engine.org, older, None if after is None else take_id(after), limit)
+
+    async def reenqueue(self, session: Session, id: bytes, by: str | None, reason: str | None) -> Reenqueued:
+        engine, program = self._engine, await self._program(session, id, by, reason)
+        done = await stuck.reenqueue(engine.dsn, engine.org, program, id, by or "system", reason)
+        engine.committer.forget({id})
+        engine.wake()
+        return done
+
+    async def rebuild(self, session: Session, id: bytes, by: str | None, reason: str | None, dry_run: bool) -> Rebuilt:
+        engine, program = self._engine, await self._program(session, id, by, reason)
+        done = await rebuild.rebuild(engine.dsn, engine.org, program, id, by or "system", reason, dry_run=dry_run)
+        engine.committer.forget({id})
+        engine.wake()
+        return done
+
+    async def maintain(self, retention: Retention | None) -> list[Upkeep]:
+        return await maintain(self._engine.dsn, retention or Retention.from_environment())
+
+    async def doctor(self, thresholds: dict[str, Any]) -> Report:
+        unknown_names = sorted(thresholds.keys() - set(Thresholds.__struct_fields__))
+        if unknown_names:
+            raise Refused(
+                f"There is no threshold {unknown_names[0]!r}.",
+                code="THRESHOLD_UNKNOWN",
+                hint=f"There are {', '.join(Thresholds.__struct_fields__)}.",
+            )
+        return await asyncio.to_thread(examine, self._engine.dsn, Thresholds(**thresholds))
+
+    async def _program(self, session: Session, id: bytes, by: str | None, reason: str | None) -> Program:
+        check_text(by, "actor")
+        check_text(reason, "reason")
+        definition = await asyncio.to_thread(self._definition, id)
+        return await self._engine.catalog.program(session, definition)
+
+    def _definition(self, id: bytes) -> bytes:
+        with Desk(self._engine.dsn) as desk, desk.transaction(WORKER) as errand:
+            found = repair.find_definition(errand, self._engine.org, id)
+        if found is None:
+            raise unknown(id)
+        return found

@@ -1,0 +1,196 @@
+"""What people do with tasks: look at them, take them, pass them on, decide them.
+
+A change is made on the task as it was read: if somebody else was faster, it is read again and the rules are asked
+anew, so of any number of people who claim one task exactly one gets it and the others are told who.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from holdfast.core import hands
+from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_open
+from holdfast.core.moments import from_datetime
+from holdfast.core.signals import Actor, Decided
+from holdfast.errors import Busy, Conflict, NotFound, Refused
+from holdfast.runtime.edge import check_text, take_id, take_payload
+from holdfast.runtime.items import Item
+from holdfast.runtime.starter import new_id
+from holdfast.store import tasks as store
+from holdfast.store.borrowed import BorrowedVerbs
+from holdfast.store.session import Session
+from holdfast.store.tasks import MOST_URGENT, NEVER, Position, Task, TaskEvent
+
+Id = str | UUID
+TRIES: Final = 20
+MOST_DECISION_BYTES: Final = 200
+
+
+class Apply(Protocol):
+    async def __call__(self, item: Item, *, is_repeatable: bool = False) -> Any: ...
+
+
+class Tasks:
+    def __init__(self, session: Session, org: str) -> None:
+        self._session = session
+        self._org = org
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    async def get(self, id: Id) -> Task:
+        found = await store.read_task(self._session, self._org, take_id(id))
+        if found is None:
+            raise NotFound(f"There is no task {id}.", code="TASK_UNKNOWN", hint="Check the id and the organisation.")
+        return found
+
+    async def events(self, id: Id) -> list[TaskEvent]:
+        await self.get(id)
+        return await store.list_task_events(self._session, self._org, take_id(id))
+
+    async def list(
+        self,
+        instance_id: Id | None,
+        *,
+        role: str | None,
+        assignee: str | None,
+        status: str | None,
+        after: Id | None,
+        limit: int,
+    ) -> list[Task]:
+        """Of an instance: all of its tasks. Otherwise an inbox: what is open, most urgent first."""
+        _check_filter(role, assignee, status, limit)
+        if instance_id is not None:
+            last = None if after is None else take_id(after)
+            return await store.list_tasks_of_instance(
+                self._session, self._org, take_id(instance_id), status=status, role=role, assignee=assignee, after=last,
+                limit=limit,
+            )  # fmt: skip
+        if status is not None and TaskStatus(status) in OVER:
+            if role is not None or assignee is not None:
+                raise Refused(
+                    "Tasks that are over are listed by instance or by status alone.",
+                    code="TASK_FILTER_INVALID",
+                    hint="Leave out role and assignee, or name an instance.",
+                )
+            last = None if after is None else take_id(after)
+            return await store.list_finished_tasks(self._session, self._org, status, last, limit)
+        position = MOST_URGENT if after is None else _position(await self.get(after))
+        return await store.list_inbox(
+            self._session, self._org, role=role, assignee=assignee, status=status, after=position, limit=limit
+        )
+
+    # --- hands -----------------------------------------------------------------------------------------------------
+
+    async def claim(self, id: Id, by: str, roles: Sequence[str] | None) -> Task:
+        given = _take_roles(roles)
+        return await self._change(id, by, lambda task: hands.claim(task, by, given))
+
+    async def release(self, id: Id, by: str) -> Task:
+        return await self._change(id, by, lambda task: hands.release(task, by))
+
+    async def assign(self, id: Id, to: str, by: str, reason: str | None) -> Task:
+        _check_person(to)
+        return await self._change(id, by, lambda task: hands.assign(task, to, reason), reason)
+
+    async def delegate(self, id: Id, to: str, by: str, reason: str | None) -> Task:
+        _check_person(to)
+        return await self._change(id, by, lambda task: hands.delegate(task, to, by, reason), reason)
+
+    async def _change(self, id: Id, by: str, rule: Callable[[Held], Change | None], reason: str | None = None) -> Task:
+        _check_person(by)
+        check_text(reason, "reason")
+        for _ in range(TRIES):
+            task = await self.get(id)
+            change = rule(_held(task))
+            if change is None:
+                return task
+            if await store.change_task(self._session, self._org, take_id(id), task.version, change, by):
+                return await self.get(id)
+        raise Busy("The task changes hands faster than it can be read; try again.", code="TASK_BUSY")
+
+    # --- decisions -------------------------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        apply: Apply,
+        id: Id,
+        *,
+        by: str,
+        decision: str,
+        comment: str | None,
+        data: Any,
+        roles: Sequence[str] | None,
+        capabilities: Sequence[str],
+        signal_id: Id | None,
+        if_version: int | None,
+        conn: Any,
+    ) -> Task:
+        raw = None if data is None else take_payload(data, "the data", f"{decision!r}")
+        _check_person(by)
+        _check_decision(decision)
+        check_text(comment, "comment")
+        task = await self.get(id)
+        if conn is not None:
+            await BorrowedVerbs(self._org).decide(conn, take_id(id), decision, comment, raw, by, signal_id)
+            return task
+        if signal_id is None:
+            check_open(_held(task))
+        own = take_id(task.instance_id)
+        signal = new_id(self._org, None, None) if signal_id is None else take_id(signal_id)
+        item = Item(
+            own,
+            Decided(signal, take_id(id), decision, raw, comment, _take_roles(roles), if_version),
+            Actor(by, tuple(capabilities)),
+            receipt=str(UUID(bytes=signal)),
+        )
+        try:
+            await apply(item, is_repeatable=True)
+        except Conflict as refusal:
+            if refusal.code in ("TASK_OVER", "INSTANCE_OVER"):
+                check_open(_held(await self.get(id)))  # how it ended is known by now
+            raise
+        return await self.get(id)
+
+
+def _held(task: Task) -> Held:
+    return Held(TaskStatus(task.status), task.assignee, tuple(task.roles), task.decided_by, task.reason)
+
+
+def _take_roles(roles: Sequence[str] | None) -> tuple[str, ...] | None:
+    """One role may be given as it is; taken apart, its letters would be roles."""
+    given = (roles,) if isinstance(roles, str) else roles
+    for role in given or ():
+        check_text(role, "role")
+    return None if given is None else tuple(given)
+
+
+def _position(task: Task) -> Position:
+    due = NEVER if task.due_at is None else from_datetime(task.due_at)
+    return 100 - task.priority, due, take_id(task.id)
+
+
+def _check_filter(role: str | None, assignee: str | None, status: str | None, limit: int) -> None:
+    check_text(role, "role")
+    check_text(assignee, "assignee")
+    if status is not None and status not in tuple(TaskStatus):
+        raise Refused(
+            f"There is no status {status!r} of tasks.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(TaskStatus)}."
+        )
+    if not 1 <= limit <= 1000:
+        raise Refused("A page holds 1 to 1000 tasks.", code="LIMIT_INVALID")
+
+
+def _check_person(person: str) -> None:
+    check_text(person or "", "person")
+
+
+def _check_decision(decision: str) -> None:
+    check_text(decision or "", "decision")
+    if len(decision.encode()) > MOST_DECISION_BYTES:
+        raise Refused(
+            f"The decision has more than {MOST_DECISION_BYTES} bytes.",
+            code="TEXT_INVALID",
+            hint="Say more in the comment.",
+        )

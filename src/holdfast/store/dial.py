@@ -1,0 +1,148 @@
+"""Opening connections: on the host that takes writes, with what a pooler in between allows, and patiently.
+
+A transaction pooler lends a server connection for one transaction at a time, so nothing may be left on it: no prepared
+statement, no setting, no LISTEN. It is recognised by the process id it reports at login: a server reports its own, a
+pooler cannot, because it does not know yet who will serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdfast.errors import StoreError
+from holdfast.store.statements import SQL
+from holdfast.store.watch import cut_after
+
+# Without these a server that vanished without a word is waited for as long as the operating system likes.
+PATIENCE: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+ANSWER_SECONDS: Final = 10.0  # for the first question: whoever took the connection may be a proxy with nobody behind it
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 2.0
+
+
+class Address(str):
+    """A DSN that knows what libpq does not: whether a pooler stands there, and where it is possible to LISTEN."""
+
+    __slots__ = ("direct", "pooled")
+
+    pooled: bool | None  # None: find out
+    direct: str
+
+    def __new__(cls, dsn: str, *, direct: str = "", pooled: bool | None = None) -> Address:
+        self = super().__new__(cls, dsn)
+        self.direct = direct
+        self.pooled = pooled
+        return self
+
+
+def listening_address(dsn: str) -> str:
+    return (isinstance(dsn, Address) and dsn.direct) or dsn
+
+
+class Dialled(NamedTuple):
+    connection: psycopg.AsyncConnection[Any]
+    relayed: bool  # by a pooler
+
+
+async def dial(dsn: str) -> Dialled:
+    """A connection that takes writes, or a StoreError that says why there is none."""
+    try:
+        connection = await psycopg.AsyncConnection.connect(_completed(dsn), autocommit=True, prepare_threshold=None)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                cursor = await connection.execute(SQL.read_backend.sql)
+            return Dialled(connection, _is_relayed(connection, await cursor.fetchone()))
+        except BaseException:
+            await connection.close()
+            raise
+    except TimeoutError:
+        raise no_connection(psycopg.OperationalError("it takes connections and does not answer")) from None
+    except psycopg.Error as failure:
+        raise no_connection(failure) from None
+
+
+def dial_blocking(dsn: str) -> psycopg.Connection[Any]:
+    """The same for code with a thread of its own."""
+    try:
+        connection = psycopg.connect(_completed(dsn), autocommit=True, prepare_threshold=None)
+        try:
+            with cut_after(connection, ANSWER_SECONDS):
+                _is_relayed(connection, connection.execute(SQL.read_backend.sql).fetchone())
+        except BaseException:
+            connection.close()
+            raise
+    except psycopg.Error as failure:
+        raise no_connection(failure) from None
+    return connection
+
+
+def is_pooled(dsn: str, relayed: bool) -> bool:
+    """What was said about the address counts; else what was found."""
+    said = dsn.pooled if isinstance(dsn, Address) else None
+    return relayed if said is None else said
+
+
+def pauses(longest: float = LONGEST_PAUSE) -> Iterator[float]:
+    """Longer and longer waits between tries, drawn at random so that a fleet does not come back in step."""
+    limit = min(FIRST_PAUSE, longest)
+    while True:
+        yield random.uniform(limit / 2, limit)  # noqa: S311 - nothing to guess here
+        limit = min(limit * 2, longest)
+
+
+def no_connection(failure: psycopg.Error) -> StoreError:
+    if asks_for_writes(failure):
+        return read_only()
+    lines = str(failure).strip().splitlines() or [type(failure).__name__]
+    return StoreError(
+        f"No connection to PostgreSQL: {lines[-1]}",
+        code="STORE_UNREACHABLE",
+        hint="Check the DSN, and that the server is up and accepts connections.",
+    )
+
+
+def asks_for_writes(failure: psycopg.Error) -> bool:
+    """libpq found a server where the DSN asks for one that takes writes."""
+    return "session is read-only" in str(failure)
+
+
+def complete(options: dict[str, Any]) -> None:
+    """Decide what a DSN leaves open. Of several hosts the one that takes writes is meant."""
+    for name, value in PATIENCE.items():
+        options.setdefault(name, value)
+    if "," in str(options.get("host", "")) + str(options.get("hostaddr", "")):
+        options.setdefault("target_session_attrs", "read-write")
+
+
+def _completed(dsn: str) -> str:
+    options = conninfo_to_dict(dsn)
+    complete(options)
+    return make_conninfo("", **options)
+
+
+def _is_relayed(connection: psycopg.BaseConnection[Any], answer: tuple[Any, ...] | None) -> bool:
+    assert answer is not None
+    pid, refuses_writes = answer
+    if refuses_writes:
+        raise read_only()
+    return pid != connection.info.backend_pid
+
+
+def read_only() -> StoreError:
+    return StoreError(
+        "This PostgreSQL takes no writes: it is a standby, or its transactions are read-only.",
+        code="STORE_READ_ONLY",
+        hint="Name the primary, or all hosts: postgresql://user@one,two/database?target_session_attrs=read-write.",
+    )

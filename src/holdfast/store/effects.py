@@ -1,0 +1,186 @@
+"""Effects in the database: find due ones, lease them, store what came of them, free what is lost, look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from holdfast.core.moments import to_datetime
+from holdfast.store.locks import PIN
+from holdfast.store.session import Session, rows
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+PAGE = 200  # targets looked at in one round trip
+
+
+class EffectKey(msgspec.Struct, frozen=True, gc=False):
+    """Where a leased effect lies, and under which fence."""
+
+    instance: bytes
+    created_at: int
+    id: bytes
+    fence: int
+
+
+class ClaimedEffect(msgspec.Struct, frozen=True, gc=False):
+    """An effect leased to this worker for one attempt."""
+
+    row: EffectKey
+    worker: bytes
+    org: str
+    token: str
+    kind: str
+    target: str
+    payload: bytes
+    key: str
+    attempts: int
+    max_attempts: int
+    trace: str | None
+
+
+class FinishedEffect(msgspec.Struct, frozen=True, gc=False):
+    """What came of one attempt."""
+
+    row: EffectKey
+    worker: bytes
+    status: str  # completed | failed | dead_letter
+    delay: int = 0  # microseconds until the next attempt
+    evidence: bytes | None = None
+    error: bytes | None = None
+    output: bytes | None = None
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """One effect as a user sees it."""
+
+    id: str
+    instance_id: str
+    token: str
+    kind: str
+    target: str
+    key: str
+    awaited: bool
+    status: str
+    attempts: int
+    max_attempts: int
+    next_attempt_at: datetime | None
+    config: Any
+    data: Any
+    evidence: Any
+    error: Any
+    created_at: datetime
+    completed_at: datetime | None
+
+
+async def list_targets(session: Session, kind: str) -> dict[str, float]:
+    """Targets with outstanding effects of a kind, and in how many seconds the first of each is due."""
+    found: dict[str, float] = {}
+    after = ""
+    while True:
+        results = await session.once(PIN, SQL.list_effect_targets.one(kind, after, PAGE))
+        page = rows(results[1])
+        found.update({target.decode(): read_int(due) / 1_000_000 for target, due in page})
+        if len(page) < PAGE:
+            return found
+        after = page[-1][0].decode()
+
+
+async def claim_effects(
+    session: Session, wanted: Sequence[tuple[str, str, int]], room: int, share: int, worker: bytes, patience: int
+) -> list[ClaimedEffect]:
+    """Due effects of (kind, target, most at the same time): at most `room`, and at most `share` of one target."""
+    claim = SQL.claim_effects.rows(wanted, room, worker, patience, share)
+    results = await session.once(PIN, SQL.lock_effect_claims.one(), claim)
+    return [
+        ClaimedEffect(
+            EffectKey(instance, read_int(created), id, read_int(fence)), worker, org.decode(), token.decode(),
+            kind.decode(), target.decode(), payload[1:], key.decode(), read_int(attempts), read_int(most),
+            None if trace is None else trace.decode(),
+        )
+        for instance, created, id, fence, org, token, kind, target, payload, key, attempts, most, trace in rows(
+            results[2]
+        )
+    ]  # fmt: skip
+
+
+async def finish_effects(session: Session, finished: Sequence[FinishedEffect]) -> int:
+    """Store many outcomes in one commit; how many counted. One whose lease passed to somebody else does not."""
+    batch = [
+        (f.row.instance, f.row.instance[15], f.row.created_at, f.row.id, f.row.fence, f.worker, f.status, f.delay,
+         f.evidence, f.error, f.output)
+        for f in sorted(finished, key=lambda f: (f.row.instance, f.row.id))
+    ]  # fmt: skip
+    results = await session.once(PIN, SQL.finish_effects.rows(batch))
+    return results[1].ntuples
+
+
+async def reclaim_effects(session: Session, limit: int) -> int:
+    """Free the effects of dead workers and of attempts past their deadline; how many."""
+    results = await session.once(PIN, SQL.reclaim_effects.one(limit))
+    return results[1].ntuples
+
+
+async def list_claimed(session: Session, worker: bytes) -> list[EffectKey]:
+    results = await session.once(PIN, SQL.list_claimed_effects.one(worker))
+    return [
+        EffectKey(instance, read_int(created), id, read_int(fence)) for instance, created, id, fence in rows(results[1])
+    ]
+
+
+async def return_effects(session: Session, claims: Sequence[EffectKey], worker: bytes) -> None:
+    """Give back what was claimed but never begun: the attempt does not count."""
+    if claims:
+        batch = [(c.instance, c.instance[15], c.created_at, c.id, c.fence) for c in claims]
+        await session.once(PIN, SQL.return_effects.rows(batch, worker))
+
+
+async def list_effects(session: Session, org: str, instance: bytes) -> list[Effect]:
+    query = SQL.list_effects.one(instance, instance[15], org)
+    results = await session.once(SQL.use_tenant.one(org), query)
+    return [_effect(row) for row in rows(results[1])]
+
+
+async def replay_effects(
+    session: Session, org: str, ids: Sequence[bytes], by: str | None, reason: str | None
+) -> list[tuple[bytes, bytes]]:
+    """Let dead effects be delivered again; those that were dead, each with its instance."""
+    if not ids:
+        return []
+    query = SQL.replay_effects.rows([(id, id[15]) for id in sorted(ids)], org, by, reason)
+    results = await session.once(PIN, query)
+    return [(id, instance) for id, instance in rows(results[1])]
+
+
+def _effect(row: list[Any]) -> Effect:
+    (id, instance, token, kind, target, key, awaited, status, attempts, most, due, payload, evidence, error, created,
+     completed) = row  # fmt: skip
+    asked = msgspec.json.decode(payload[1:])
+    state = status.decode()
+    return Effect(
+        id=str(UUID(bytes=id)),
+        instance_id=str(UUID(bytes=instance)),
+        token=token.decode(),
+        kind=kind.decode(),
+        target=target.decode(),
+        key=key.decode(),
+        awaited=awaited == b"\1",
+        status=state,
+        attempts=read_int(attempts),
+        max_attempts=read_int(most),
+        next_attempt_at=to_datetime(read_int(due)) if state in ("pending", "failed") else None,
+        config=asked.get("config"),
+        data=asked.get("data"),
+        evidence=_json(evidence),
+        error=_json(error),
+        created_at=to_datetime(read_int(created)),
+        completed_at=None if completed is None else to_datetime(read_int(completed)),
+    )
+
+
+def _json(value: bytes | None) -> Any:
+    return None if value is None else msgspec.json.decode(value[1:])

@@ -1,0 +1,2 @@
+-- How full the queue of notifications is.
+select pg_notification_queue_usage()

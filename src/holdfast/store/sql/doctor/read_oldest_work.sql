@@ -1,0 +1,14 @@
+-- Per queue with free work: how long the first in line has been ripe, and whether a live worker serves the queue.
+with recursive queues as (
+    (select w.queue from holdfast.work w where w.worker is null order by w.queue limit 1)
+    union all
+    select (select w.queue from holdfast.work w where w.worker is null and w.queue > q.queue order by w.queue limit 1)
+    from queues q where q.queue is not null
+)
+select q.queue, extract(epoch from (select holdfast.clock()) - f.ripe_at)::float8,
+    exists (select from holdfast.workers d
+        where d.lease_until > clock_timestamp() and d.stopped_at is null and q.queue = any(d.queues))
+from queues q
+cross join lateral (
+    select w.ripe_at from holdfast.work w where w.worker is null and w.queue = q.queue order by w.ripe_at limit 1
+) f

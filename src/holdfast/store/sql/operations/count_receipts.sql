@@ -1,0 +1,2 @@
+-- How many visits of nodes an instance has receipts for.
+select count(*) from holdfast.step_receipts r where r.instance_id = $1::uuid and r.bucket = $2::smallint

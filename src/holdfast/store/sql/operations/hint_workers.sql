@@ -1,0 +1,2 @@
+-- Hint that there is something to do once this transaction commits.
+select pg_notify('holdfast', '')

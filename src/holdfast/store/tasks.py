@@ -1,0 +1,217 @@
+"""Human tasks in the database: opened and ended by commits, changed by people, listed for their inboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from holdfast.core.decision import Decision, TaskFacts, TaskOpened
+from holdfast.core.hands import Change
+from holdfast.core.moments import to_datetime
+from holdfast.core.signals import Decided
+from holdfast.core.state import Instance
+from holdfast.store.needs import SignalContent
+from holdfast.store.session import Session, rows
+from holdfast.store.statements import SQL, Query
+from holdfast.store.wire import read_int
+
+NEVER: Final = 2**63 - 1  # PostgreSQL's infinity: a task without a due time comes last
+MOST_URGENT: Final = (-1, 0, bytes(16))
+
+Position = tuple[int, int, bytes]  # where a task stands in an inbox: rank, due time, id
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Work for a person, and what became of it."""
+
+    id: str
+    instance_id: str
+    flow: str
+    node: str
+    token: str
+    status: str
+    roles: list[str]
+    assignee: str | None
+    priority: int
+    due_at: datetime | None
+    form: Any
+    payload: Any
+    decision: str | None
+    comment: str | None
+    data: Any
+    decided_by: str | None
+    reason: str | None
+    version: int
+    org: str
+    step_id: str
+    created_at: datetime
+    updated_at: datetime
+    closed_at: datetime | None
+
+
+class TaskEvent(msgspec.Struct, frozen=True):
+    """One line of a task's history."""
+
+    ordinal: int
+    type: str
+    actor: str | None
+    assignee: str | None
+    reason: str | None
+    detail: Any
+    created_at: datetime
+
+
+# --- in a commit --------------------------------------------------------------------------------------------------
+
+
+def add_tasks(tables: dict[str, list[tuple[Any, ...]]], decision: Decision, before: Instance) -> None:
+    """The rows of a decision's tasks, put where the commit gathers them."""
+    id, bucket, org = before.id, before.id[15], before.org
+    actor = decision.events[0].actor if decision.events else "system"
+    for task in decision.tasks:
+        if isinstance(task, TaskOpened):
+            roles = msgspec.json.encode(list(dict.fromkeys(task.roles)))
+            due = NEVER if task.due is None else task.due
+            tables["insert_tasks"].append(
+                (id, bucket, task.id, org, task.step, before.flow, task.node, task.token, roles, 100 - task.priority,
+                 due, task.form, task.payload, actor)
+            )  # fmt: skip
+        else:
+            tables["close_tasks"].append(
+                (id, bucket, task.id, task.status, task.decision, task.reason, task.comment, task.data, actor)
+            )
+
+
+async def lock_task(session: Session, id: bytes) -> TaskFacts | None:
+    """None: there is no such task, which the decision itself finds out."""
+    [result] = await session.run([SQL.lock_tasks.rows([(id, id[15])])])
+    for _, assignee, roles in rows(result):
+        return TaskFacts(_text(assignee), tuple(_json(roles)))
+    return None
+
+
+def decision_content(instance: bytes, key: str, signal: Decided) -> SignalContent:
+    """What makes a repeated decision the same one; the function holdfast.decide reads it in the same way."""
+    data = msgspec.Raw(b"null" if signal.raw is None else signal.raw)
+    content = msgspec.json.encode({"data": data, "comment": signal.comment})
+    return SignalContent(instance, key, signal.decision, content, str(UUID(bytes=signal.task)))
+
+
+# --- by people ----------------------------------------------------------------------------------------------------
+
+
+async def change_task(session: Session, org: str, id: bytes, version: int, change: Change, by: str) -> bool:
+    """False: somebody changed it since it was read at this version."""
+    query = SQL.change_task.one(
+        id, id[15], org, version, change.status, change.assignee, change.event, by, change.reason
+    )
+    results = await session.once(SQL.use_worker.one(), query)
+    return results[1].ntuples == 1
+
+
+async def read_task(session: Session, org: str, id: bytes) -> Task | None:
+    found = await _read(session, org, SQL.read_task.one(id, id[15], org))
+    return _task(found[0]) if found else None
+
+
+async def list_task_events(session: Session, org: str, id: bytes) -> list[TaskEvent]:
+    return [_event(row) for row in await _read(session, org, SQL.list_task_events.one(id, id[15], org))]
+
+
+async def list_tasks_of_instance(
+    session: Session,
+    org: str,
+    instance: bytes,
+    *,
+    status: str | None,
+    role: str | None,
+    assignee: str | None,
+    after: bytes | None,
+    limit: int,
+) -> list[Task]:
+    query = SQL.list_tasks_of_instance.one(instance, org, status, after, limit, role, assignee)
+    return await _list(session, org, query)
+
+
+async def list_finished_tasks(session: Session, org: str, status: str, after: bytes | None, limit: int) -> list[Task]:
+    return await _list(session, org, SQL.list_finished_tasks.one(org, status, after, limit))
+
+
+async def list_inbox(
+    session: Session,
+    org: str,
+    *,
+    role: str | None,
+    assignee: str | None,
+    status: str | None,
+    after: Position,
+    limit: int,
+) -> list[Task]:
+    """Open tasks, most urgent first."""
+    common = (org, status, *after, limit)
+    if role is not None:
+        query = SQL.list_tasks_of_role.one(*common, role, assignee)
+    elif assignee is not None:
+        query = SQL.list_tasks_of_assignee.one(*common, assignee)
+    else:
+        query = SQL.list_open_tasks.one(*common)
+    return await _list(session, org, query)
+
+
+async def _list(session: Session, org: str, query: Query) -> list[Task]:
+    return [_task(row) for row in await _read(session, org, query)]
+
+
+async def _read(session: Session, org: str, query: Query) -> Sequence[list[Any]]:
+    results = await session.once(SQL.use_tenant.one(org), query)
+    return rows(results[1])
+
+
+def _task(row: list[Any]) -> Task:
+    (id, org, instance, step, flow, node, token, status, roles, assignee, rank, due, form, payload, decision, comment,
+     data, decided_by, reason, version, created, updated, closed) = row  # fmt: skip
+    return Task(
+        id=str(UUID(bytes=id)),
+        instance_id=str(UUID(bytes=instance)),
+        flow=flow.decode(),
+        node=node.decode(),
+        token=token.decode(),
+        status=status.decode(),
+        roles=_json(roles),
+        assignee=_text(assignee),
+        priority=100 - read_int(rank),
+        due_at=None if read_int(due) == NEVER else to_datetime(read_int(due)),
+        form=_json(form),
+        payload=_json(payload),
+        decision=_text(decision),
+        comment=_text(comment),
+        data=_json(data),
+        decided_by=_text(decided_by),
+        reason=_text(reason),
+        version=read_int(version),
+        org=org.decode(),
+        step_id=str(UUID(bytes=step)),
+        created_at=to_datetime(read_int(created)),
+        updated_at=to_datetime(read_int(updated)),
+        closed_at=None if closed is None else to_datetime(read_int(closed)),
+    )
+
+
+def _event(row: list[Any]) -> TaskEvent:
+    ordinal, type, actor, assignee, reason, detail, created = row
+    return TaskEvent(
+        read_int(ordinal), type.decode(), _text(actor), _text(assignee), _text(reason), _json(detail),
+        to_datetime(read_int(created)),
+    )  # fmt: skip
+
+
+def _json(value: bytes | None) -> Any:
+    return None if value is None else msgspec.json.decode(value[1:])
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()

@@ -1,0 +1,60 @@
+"""`holdfast effects` and the example, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from effect_flows import flow, options, run
+from effect_servers import Receiver
+
+from holdfast import Engine
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "HOLDFAST_DSN": dsn},
+    )
+
+
+def holdfast(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return command(dsn, "-m", "holdfast.cli", "effects", *arguments)
+
+
+async def test_an_operator_looks_and_replays(engine: Engine, receiver: Receiver) -> None:
+    engine.effect_options = options(receiver)
+    effect = await run(engine, flow(config={"url": receiver.url("/status/404")}))
+
+    listed = holdfast(engine.dsn, "list", effect.instance_id)
+    assert f"{effect.id}  dead_letter" in listed.stdout, listed.stderr
+    assert "EFFECT_HTTP_STATUS" in listed.stdout
+    shown = json.loads(holdfast(engine.dsn, "show", effect.instance_id, effect.id, "--json").stdout)
+    assert (shown["status"], shown["evidence"]["status"]) == ("dead_letter", 404)
+    unknown = holdfast(engine.dsn, "show", effect.instance_id, effect.instance_id)
+    assert (unknown.returncode, "EFFECT_UNKNOWN" in unknown.stderr) == (4, True)
+
+    replayed = holdfast(engine.dsn, "replay", effect.id, "--by", "ann", "--reason", "try again", "--json")
+    assert json.loads(replayed.stdout) == {"replayed": [effect.id]}
+    assert (await engine.effects(effect.instance_id))[0].status == "pending"
+    again = holdfast(engine.dsn, "replay", effect.id)
+    assert (again.returncode, "EFFECT_NOT_DEAD" in again.stderr) == (4, True)
+
+
+def test_the_example_books_once(holdfast_dsn: str) -> None:
+    for _ in range(2):
+        done = command(holdfast_dsn, str(ROOT / "examples" / "webhook.py"))
+        assert done.returncode == 0, done.stderr
+        assert "completed: delivered at attempt 3, booked 1 time" in done.stdout

@@ -1,0 +1,70 @@
+"""The upkeep has no leader: whoever is first does a task, nobody does it twice, and nobody has to be alive for it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from holdfast import Engine
+from holdfast.store import maintenance
+from holdfast.testing import advance
+from running import Evidence, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_task_is_done_by_one_of_many(engine: Engine, evidence: Evidence) -> None:
+    await advance(engine, days=95)
+    results: list[maintenance.Upkeep] = []
+    ready = threading.Barrier(4)
+
+    def run() -> None:
+        ready.wait()
+        results.extend(maintenance.run_due(engine.dsn, {}, threading.Event()))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(u.task for u in results) == sorted(maintenance.TASKS.keys() - _named())
+    assert {u.error for u in results} == {None}
+    assert evidence.rows("select task from holdfast.upkeep_runs") == [("partitions",)]
+    assert maintenance.run_due(engine.dsn, {}, threading.Event()) == []
+
+
+def _named() -> set[str]:
+    return {name for name, task in maintenance.TASKS.items() if task.needs is not None}
+
+
+async def test_a_runner_that_died_is_replaced(engine: Engine, evidence: Evidence) -> None:
+    maintenance.run_due(engine.dsn, {}, threading.Event())
+    await advance(engine, days=2)
+    evidence.connection.execute(  # taken, and never finished
+        "update holdfast.upkeep set due_at = holdfast.clock() + %s * interval '1 second', runner = 'gone:1'",
+        [maintenance.CLAIM_SECONDS],
+    )
+    assert maintenance.run_due(engine.dsn, {}, threading.Event()) == []
+    await advance(engine, seconds=maintenance.CLAIM_SECONDS)
+    assert len(maintenance.run_due(engine.dsn, {}, threading.Event())) == 4
+    assert evidence.ask("select count(*) from holdfast.upkeep where runner = 'gone:1'") == 0
+
+
+async def test_queues_are_vacuumed_when_the_server_is_late(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "DEAD_ROWS", 500)
+    evidence.connection.execute("alter table holdfast.signals set (autovacuum_enabled = off)")
+    evidence.connection.execute(
+        "insert into holdfast.signals (instance_id, id, bucket, org_id, kind, ripe_at)"
+        " select gen_random_uuid(), gen_random_uuid(), 0, 'acme', 'event', 'infinity' from generate_series(1, 1000)"
+    )
+    evidence.connection.execute("delete from holdfast.signals")
+    dead = "select n_dead_tup from pg_stat_user_tables where relname = 'signals'"
+    evidence.rows("select pg_stat_force_next_flush()")
+    await until(lambda: evidence.ask(dead) >= 1000)
+    done = {u.task: u.result for u in await engine.maintain()}
+    assert done["vacuum"]["dead_rows"] >= 1000
+    await until(lambda: evidence.ask(dead) < 500)
+    assert {u.task: u.result for u in await engine.maintain()}["vacuum"] == {}

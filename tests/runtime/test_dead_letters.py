@@ -1,0 +1,424 @@
+"""What is given up on is kept with its envelope and reason, told, and can be put back or let go; nothing hangs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from holdfast import Context, Engine, Flow
+from holdfast.core import snapshot
+from holdfast.core.decision import Decision, Facts
+from holdfast.core.program import Program
+from holdfast.core.signals import Signal, WorkDone, WorkFailed
+from holdfast.core.state import Instance
+from holdfast.errors import Conflict, HoldfastError, NotFound, Refused
+from holdfast.runtime import plan
+from holdfast.runtime.dead_letters import LetterFilter
+from running import Evidence, until
+
+pytestmark = pytest.mark.anyio
+
+COUNTER: dict[str, Any] = {
+    "name": "counter",
+    "entry": "rest",
+    "nodes": [{"id": "rest", "kind": "state"}, {"id": "end", "kind": "end"}],
+    "edges": [
+        {"id": "tick", "source": "rest", "target": "rest", "on": "tick"},
+        {"id": "stop", "source": "rest", "target": "end", "on": "stop"},
+    ],
+}
+POISON = """alter table holdfast.steps add constraint no_poison check (output is null or not output ? 'poison')"""
+# A guard of ours that never holds for one event: the SQLSTATE of a race that no repetition wins.
+GUARD = """
+    create function public.refuse_cursed() returns trigger language plpgsql as $$
+    begin
+        raise exception 'close_steps: 0 rows instead of 1' using errcode = 'HF001';
+    end $$;
+    create trigger cursed after update on holdfast.steps for each row when (new.output ? 'cursed')
+        execute function public.refuse_cursed();
+"""
+
+
+async def counter(engine: Engine) -> str:
+    await engine.publish(COUNTER)
+    instance = await engine.start("counter")
+    await engine.drain(timeout=30)
+    return instance.id
+
+
+def send(evidence: Evidence, id: str, event: str, payload: dict[str, Any] | None = None) -> str:
+    return str(evidence.ask("select holdfast.signal(%s, %s, %s::jsonb)", id, event, json.dumps(payload)))
+
+
+async def buried(engine: Engine, evidence: Evidence, event: str = "nothing_like_that") -> tuple[str, str]:
+    """An instance with one dead letter: its id and the letter's."""
+    id = await counter(engine)
+    send(evidence, id, event)
+    await engine.drain(timeout=30)
+    [letter] = await engine.dead_letters(id)
+    return id, letter.id
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_letter_keeps_envelope_reason_worker_and_time(engine: Engine, evidence: Evidence) -> None:
+    id = await counter(engine)
+    signal = send(evidence, id, "nothing_like_that", {"n": 1})
+    await engine.drain(timeout=30)
+    [letter] = await engine.dead_letters(id)
+    assert (letter.source, letter.reason, letter.attempts) == ("signal", "EVENT_NOT_EXPECTED", 1)
+    assert (letter.envelope["id"], letter.envelope["kind"]) == (signal, "event")
+    assert letter.envelope["payload"]["payload"] == {"n": 1}
+    assert letter.error["code"] == "EVENT_NOT_EXPECTED"
+    assert letter.worker is not None
+    assert letter.created_at is not None
+    [event] = [e for e in await engine.events(id) if e.type == "signal_dead_lettered"]
+    told = {"letter": letter.id, "signal": signal, "kind": "event", "event": "nothing_like_that"}
+    assert event.detail == {**told, "code": "EVENT_NOT_EXPECTED"}
+
+
+async def test_letters_are_listed_by_page_and_by_what_they_are(engine: Engine, evidence: Evidence) -> None:
+    id, other = await counter(engine), await engine.start("counter")
+    for n in range(5):
+        send(evidence, id, f"nothing_{n}")
+    evidence.connection.execute(
+        """insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+        select id, gen_random_uuid(), bucket, org_id, 'riddle', '{}', holdfast.clock()
+        from holdfast.instances where id = %s""",
+        (other.id,),
+    )
+    await engine.drain(timeout=30)
+    pages = [await engine.dead_letters(limit=4)]
+    pages.append(await engine.dead_letters(limit=4, after=pages[0][-1].id))
+    assert [len(page) for page in pages] == [4, 2]
+    assert len({letter.id for page in pages for letter in page}) == 6
+    assert len(await engine.dead_letters(id)) == 5
+    assert [letter.instance_id for letter in await engine.dead_letters(reason="SIGNAL_UNREADABLE")] == [other.id]
+    assert len(await engine.dead_letters(id, reason="EVENT_NOT_EXPECTED", source="signal", limit=2)) == 2
+    assert await engine.dead_letters(source="effect") == []
+    with pytest.raises(Refused, match="LIMIT_INVALID"):
+        await engine.dead_letters(limit=0)
+
+
+async def test_another_organisation_has_none_of_them(engine: Engine, evidence: Evidence) -> None:
+    _, letter = await buried(engine, evidence)
+    async with Engine(engine.dsn, org="other") as other:
+        assert await other.dead_letters() == []
+        for attempt in (other.dead_letter(letter), other.requeue(letter), other.replay_dead_letters([letter])):
+            with pytest.raises(NotFound, match="DEAD_LETTER_UNKNOWN"):
+                await attempt
+        assert (await other.replay_dead_letters(filter=LetterFilter())).count == 0
+    assert (await engine.dead_letter(letter)).resolved_at is None
+
+
+# --- put back and let go ----------------------------------------------------------------------------------------------
+
+
+async def test_a_signal_is_replayed_once_its_cause_is_gone(engine: Engine, evidence: Evidence) -> None:
+    id = await counter(engine)
+    evidence.connection.execute(POISON)
+    send(evidence, id, "stop", {"poison": 1})
+    await engine.drain(timeout=30)
+    [letter] = await engine.dead_letters(id)
+    assert (letter.reason, letter.attempts) == ("ATTEMPTS_EXHAUSTED", 5)
+    evidence.connection.execute("alter table holdfast.steps drop constraint no_poison")
+    replayed = await engine.requeue(letter.id, by="ann", reason="constraint dropped")
+    assert (replayed.resolution, replayed.resolved_by, replayed.resolved_why) == (
+        "replayed", "ann", "constraint dropped",
+    )  # fmt: skip
+    await engine.drain(timeout=30)
+    assert (await engine.get(id)).status == "completed"
+    assert await engine.dead_letters(id) == []
+    [event] = [e for e in await engine.events(id) if e.type == "dead_letter_replayed"]
+    assert (event.actor, event.detail["why"], event.detail["letter"]) == ("ann", "constraint dropped", letter.id)
+    with pytest.raises(Conflict, match="DEAD_LETTER_RESOLVED"):
+        await engine.requeue(letter.id)
+
+
+async def test_what_fails_again_is_a_letter_again(engine: Engine, evidence: Evidence) -> None:
+    id, first = await buried(engine, evidence)
+    await engine.requeue(first)
+    await engine.drain(timeout=30)
+    [second] = await engine.dead_letters(id)
+    assert second.id != first
+    assert second.envelope["id"] == (await engine.dead_letter(first)).envelope["id"]
+
+
+async def test_many_are_replayed_by_filter_after_a_dry_run(engine: Engine, evidence: Evidence) -> None:
+    id = await counter(engine)
+    evidence.connection.execute(POISON)
+    for n in range(7):
+        send(evidence, id, "tick", {"poison": n})
+    send(evidence, id, "nothing_like_that")
+    await engine.drain(timeout=60)
+    worn = LetterFilter(reason="ATTEMPTS_EXHAUSTED")
+    wanted = await engine.replay_dead_letters(filter=worn, dry_run=True)
+    assert (wanted.count, wanted.dry_run, len(await engine.dead_letters(id))) == (7, True, 8)
+    evidence.connection.execute("alter table holdfast.steps drop constraint no_poison")
+    done = await engine.replay_dead_letters(filter=worn, by="ann", reason="fixed")
+    assert (sorted(done.ids), done.left) == (sorted(wanted.ids), [])
+    await engine.drain(timeout=30)
+    assert len([s for s in await engine.steps(id) if s.outcome == "tick"]) == 7
+    assert [letter.reason for letter in await engine.dead_letters(id)] == ["EVENT_NOT_EXPECTED"]
+    again = await engine.replay_dead_letters(done.ids)
+    assert (again.count, again.left) == (0, [])
+
+
+async def test_letters_are_let_go_with_who_and_why(engine: Engine, evidence: Evidence) -> None:
+    id, letter = await buried(engine, evidence)
+    assert (await engine.discard_dead_letters([letter], dry_run=True)).ids == [letter]
+    done = await engine.discard_dead_letters([letter], by="ann", reason="sent by mistake")
+    assert done.ids == [letter]
+    read = await engine.dead_letter(letter)
+    assert (read.resolution, read.resolved_by, read.resolved_why) == ("discarded", "ann", "sent by mistake")
+    assert await engine.dead_letters(id) == []
+    [event] = [e for e in await engine.events(id) if e.type == "dead_letter_discarded"]
+    assert (event.actor, event.detail["why"]) == ("ann", "sent by mistake")
+
+
+async def test_letters_must_be_named(engine: Engine, evidence: Evidence) -> None:
+    _, letter = await buried(engine, evidence)
+    for attempt in (
+        engine.replay_dead_letters(),
+        engine.discard_dead_letters(),
+        engine.discard_dead_letters([letter], filter=LetterFilter()),
+    ):
+        with pytest.raises(Refused, match="DEAD_LETTERS_NOT_NAMED"):
+            await attempt
+    with pytest.raises(NotFound, match="DEAD_LETTER_UNKNOWN"):
+        await engine.dead_letter(uuid4())
+    with pytest.raises(Refused, match="DEAD_LETTER_INPUT"):
+        await engine.requeue(letter, {"other": 1})
+    with pytest.raises(Refused, match="TEXT_INVALID"):
+        await engine.requeue(letter, by="a\0b")
+
+
+# --- what ends there --------------------------------------------------------------------------------------------------
+
+
+async def test_a_guard_that_never_holds_is_counted_and_buried(engine: Engine, evidence: Evidence) -> None:
+    """A race is repeated; one that nobody wins is not repeated for ever."""
+    id, other = await counter(engine), await engine.start("counter")
+    await engine.drain(timeout=30)
+    evidence.connection.execute(GUARD)
+    send(evidence, id, "tick", {"cursed": 1})
+    send(evidence, other.id, "stop")
+    await engine.drain(timeout=60)
+    [letter] = await engine.dead_letters(id)
+    assert (letter.reason, letter.attempts) == ("ATTEMPTS_EXHAUSTED", 5)
+    assert "HF001" in letter.error["message"]
+    assert (await engine.get(other.id)).status == "completed"
+    assert (await engine.signal(id, "stop")).status == "completed"
+
+
+async def test_the_signal_that_failed_is_counted_not_the_oldest(engine: Engine, evidence: Evidence) -> None:
+    """Three signals of one instance, the second is poison: the first and the third are applied."""
+    id = await counter(engine)
+    evidence.connection.execute(POISON)
+    send(evidence, id, "tick", {"n": 1})
+    bad = send(evidence, id, "tick", {"poison": 2})
+    send(evidence, id, "tick", {"n": 3})
+    await engine.drain(timeout=60)
+    [letter] = await engine.dead_letters(id)
+    assert (letter.envelope["id"], letter.attempts) == (bad, 5)
+    assert [s.output for s in await engine.steps(id) if s.outcome == "tick"] == [{"n": 1}, {"n": 3}]
+
+
+async def test_a_missing_definition_is_a_letter_and_stops_nobody(engine: Engine, evidence: Evidence) -> None:
+    async def echo(ctx: Context, data: Any) -> Any:
+        return data
+
+    await engine.publish(Flow("gone").step("echo", echo).build())
+    await engine.publish(Flow("here").step("echo", echo).build())
+    gone, here = await engine.start("gone"), await engine.start("here")
+    forget(evidence, "gone")
+    async with Engine(engine.dsn) as fresh:
+        fresh.register("echo", echo)
+        await fresh.drain(timeout=30)
+        assert (await fresh.get(here.id)).status == "completed"
+        [letter] = await fresh.dead_letters(gone.id)
+        assert (letter.reason, letter.source) == ("DEFINITION_MISSING", "signal")
+        restore(evidence, "gone")
+        await fresh.requeue(letter.id)
+        await fresh.drain(timeout=30)
+        assert (await fresh.get(gone.id)).status == "completed"
+
+
+async def test_work_of_a_missing_definition_is_parked_and_comes_back(engine: Engine, evidence: Evidence) -> None:
+    calls: list[str] = []
+
+    async def echo(ctx: Context, data: Any) -> Any:
+        calls.append(ctx.instance)
+        return data
+
+    await engine.publish(Flow("gone").step("echo", echo, retries=2).build())
+    await engine.publish(Flow("here").step("echo", echo).build())
+    engine.handlers = type(engine.handlers)()  # this process only decides; the work lies in the queue
+    gone, here = await engine.start("gone"), await engine.start("here")
+    await engine.drain(timeout=30)
+    forget(evidence, "gone")
+    async with Engine(engine.dsn) as fresh:
+        fresh.register("echo", echo)
+        await fresh.drain(timeout=30)
+        assert (await fresh.get(here.id)).status == "completed"
+        [letter] = await fresh.dead_letters(gone.id)
+        assert (letter.reason, letter.source, letter.envelope["node"]) == ("DEFINITION_MISSING", "work", "echo")
+        assert calls == [here.id]
+        left = await fresh.discard_dead_letters([letter.id])
+        assert (left.ids, left.left) == ([], [letter.id])
+        restore(evidence, "gone")
+        await fresh.replay_dead_letters(filter=LetterFilter(source="work"), by="ann")
+        await fresh.drain(timeout=30)
+        ended = await fresh.get(gone.id)
+        assert (ended.status, calls) == ("completed", [here.id, gone.id])
+
+
+def forget(evidence: Evidence, name: str) -> None:
+    with evidence.connection.transaction():
+        evidence.connection.execute("set local session_replication_role = replica")
+        evidence.connection.execute(
+            "create table public.lost as select * from holdfast.definitions where name = %s", (name,)
+        )
+        evidence.connection.execute("delete from holdfast.definitions where name = %s", (name,))
+
+
+def restore(evidence: Evidence, name: str) -> None:
+    evidence.connection.execute("insert into holdfast.definitions select * from public.lost")
+
+
+async def test_a_snapshot_of_a_newer_release_is_left_as_it_is(engine: Engine, evidence: Evidence) -> None:
+    id, other = await counter(engine), await engine.start("counter")
+    await engine.drain(timeout=30)
+    newer = '{"format": 99, "wonders": true}'
+    rewrite(evidence, id, newer)
+    send(evidence, id, "stop")
+    send(evidence, other.id, "stop")
+    await engine.drain(timeout=30)
+    [letter] = await engine.dead_letters(id)
+    assert (letter.reason, letter.source) == ("SNAPSHOT_TOO_NEW", "signal")
+    assert evidence.ask("select state::text from holdfast.instances where id = %s", id) == newer
+    assert (await engine.get(other.id)).status == "completed"
+    with pytest.raises(HoldfastError, match="SNAPSHOT_TOO_NEW"):
+        await engine.signal(id, "tick")
+    assert (await engine.runtime(id)).snapshot_format == 99
+
+
+async def test_an_old_snapshot_in_the_database_runs_to_its_end(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade: the row was stored by a release that wrote tokens as a list."""
+    id = await counter(engine)
+    tokens = evidence.ask("select state -> 'tokens' from holdfast.instances where id = %s", id)
+    old = {"format": 0, "token_list": [{"path": path, **token} for path, token in tokens.items()]}
+    rewrite(evidence, id, json.dumps(old))
+
+    def key_the_tokens(document: dict[str, Any]) -> dict[str, Any]:
+        return {"tokens": {token.pop("path"): token for token in document["token_list"]}}
+
+    monkeypatch.setitem(snapshot.UPGRADES, 0, key_the_tokens)
+    assert (await engine.signal(id, "tick")).status == "running"
+    assert evidence.ask("select state ? 'format' from holdfast.instances where id = %s", id) is False
+    assert (await engine.signal(id, "stop")).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ('{"tokens": 5}', "SNAPSHOT_UNREADABLE"),
+        ('{"tokens": {"0": {"hop": 0, "node": "elsewhere", "phase": "resting"}}}', "SNAPSHOT_INCONSISTENT"),
+        ('{"format": -7}', "SNAPSHOT_TOO_OLD"),
+    ],
+)
+async def test_an_inconsistent_snapshot_is_a_letter_and_stops_nobody(
+    engine: Engine, evidence: Evidence, state: str, code: str
+) -> None:
+    id, other = await counter(engine), await engine.start("counter")
+    await engine.drain(timeout=30)
+    whole = evidence.ask("select state::text from holdfast.instances where id = %s", id)
+    rewrite(evidence, id, state)
+    send(evidence, id, "stop")
+    send(evidence, other.id, "stop")
+    await engine.drain(timeout=30)
+    [letter] = await engine.dead_letters(id)
+    assert letter.reason == code
+    assert (await engine.get(other.id)).status == "completed"
+    rewrite(evidence, id, whole)
+    await engine.requeue(letter.id)
+    await engine.drain(timeout=30)
+    assert (await engine.get(id)).status == "completed"
+
+
+def rewrite(evidence: Evidence, id: str, state: str) -> None:
+    with evidence.connection.transaction():
+        evidence.connection.execute("set local session_replication_role = replica")
+        evidence.connection.execute("update holdfast.instances set state = %s where id = %s", (state, id))
+
+
+async def test_a_result_nothing_can_be_decided_on_fails_its_step(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`decide` breaks on it: counted as a failure of the step, in sight, and the worker goes on."""
+    break_on(monkeypatch, WorkDone)
+    await engine.publish(Flow("odd").step("odd", answer_odd).build())
+    odd, fine = await engine.start("odd", {"odd": True}), await engine.start("odd")
+    await engine.drain(timeout=30)
+    failed = await engine.get(odd.id)
+    assert (failed.status, failed.error["code"]) == ("failed", "DECISION_FAILED")
+    assert (await engine.get(fine.id)).status == "completed"
+    assert evidence.ask("select count(*) from holdfast.work") == 0
+
+
+async def test_a_step_whose_failure_cannot_be_decided_either_is_parked(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_on(monkeypatch, WorkDone, WorkFailed)
+    await engine.publish(Flow("odd").step("odd", answer_odd).build())
+    odd, fine = await engine.start("odd", {"odd": True}), await engine.start("odd")
+    async with engine.worker():
+        letters = await until(lambda: engine.dead_letters(odd.id))
+        assert (await engine.wait(fine.id, timeout=20)).status == "completed"
+        assert evidence.ask("select count(*) from holdfast.work where worker is not null") == 0
+    [letter] = letters
+    assert (letter.source, letter.reason, letter.attempts) == ("work", "DECISION_FAILED", 1)
+    assert letter.envelope["input"] == {"odd": True}
+    assert [e.node for e in await engine.events(odd.id) if e.type == "step_dead_lettered"] == ["odd"]
+    monkeypatch.undo()
+    await engine.requeue(letter.id, by="ann", reason="new release")
+    await engine.drain(timeout=30)
+    assert (await engine.get(odd.id)).status == "completed"
+
+
+async def test_an_instance_with_a_parked_step_can_be_cancelled(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_on(monkeypatch, WorkDone, WorkFailed)
+    await engine.publish(Flow("odd").step("odd", answer_odd).build())
+    odd = await engine.start("odd", {"odd": True})
+    await engine.drain(timeout=30)
+    [letter] = await engine.dead_letters(odd.id)
+    assert (await engine.cancel(odd.id)).status == "cancelled"
+    with pytest.raises(Conflict, match="DEAD_LETTER_STALE"):
+        await engine.requeue(letter.id)
+    assert (await engine.discard_dead_letters([letter.id])).ids == [letter.id]
+
+
+async def answer_odd(ctx: Context, data: Any) -> Any:
+    return data
+
+
+def break_on(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
+    """A defect in the core that one value sets off."""
+    real = plan.decide
+
+    def broken(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
+        if isinstance(signal, kinds) and b"odd" in (
+            getattr(signal, "raw", None) or getattr(signal, "input", None) or b""
+        ):
+            raise ZeroDivisionError("a defect")
+        return real(program, instance, signal, facts)
+
+    monkeypatch.setattr(plan, "decide", broken)
