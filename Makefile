@@ -11,7 +11,7 @@ DEV  := $(VENV)/.installed-dev
 PIP  := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench faults clean
+.PHONY: help install demo test check format bench faults properties pooler clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
@@ -38,13 +38,20 @@ format: $(DEV) ## Let ruff rewrite what it can
 bench: $(DEV) ## Measure against the bars; writes build/bench.json and the figures in docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-faults: $(DEV) ## The long profile: property tests by the hundred thousand
-	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/core $(ARGS)
+faults: properties ## The proof: long properties, then kills, crashes and freezes; writes build/faults.json, docs/reliability.md
+	@$(BIN)/python -m faults $(ARGS)
+
+properties: $(DEV) ## The long profile: property tests by the hundred thousand
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/core
+
+pooler: $(DEV) ## Run the pooler tests against PgBouncer, fetched on Debian and Ubuntu if it is not installed
+	@$(BIN)/python tests/poolers/fetch.py
+	HOLDFAST_POOLER=pgbouncer $(BIN)/python -m pytest tests/poolers $(ARGS)
 
 clean: ## Stop servers started below build/, remove caches and build results (not .venv)
 	@if test -x $(BIN)/python; then $(BIN)/python -c "$$STOP_BUILD_SERVERS"; fi
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests examples benchmarks faults -name __pycache__ -type d -prune -exec rm -rf {} +
 
 define STOP_BUILD_SERVERS
 from pathlib import Path

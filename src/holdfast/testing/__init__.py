@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from holdfast.testing.clock import advance, install, shift
     from holdfast.testing.database import Database, copied_database
+    from holdfast.testing.failpoints import failpoint, install_failpoints
     from holdfast.testing.server import running_server
 
-__all__ = ["Database", "advance", "copied_database", "install", "running_server", "shift"]
+__all__ = [
+    "Database", "advance", "copied_database", "failpoint", "install", "install_failpoints", "running_server", "shift",
+]  # fmt: skip
 
 _HOMES: Final = {
     "advance": "clock",
@@ -21,6 +24,8 @@ _HOMES: Final = {
     "shift": "clock",
     "Database": "database",
     "copied_database": "database",
+    "failpoint": "failpoints",
+    "install_failpoints": "failpoints",
     "running_server": "server",
 }
 

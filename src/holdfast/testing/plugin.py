@@ -5,6 +5,7 @@ Imports wait until a fixture is asked for: pytest loads this module in every ses
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,14 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.runtime.engine import Engine
     from holdfast.testing.database import Database
+
+
+def pytest_configure() -> None:
+    """HOLDFAST_FAILPOINT counts for the whole session."""
+    if os.environ.get("HOLDFAST_FAILPOINT"):
+        from holdfast.testing.failpoints import install_failpoints
+
+        install_failpoints()
 
 
 @pytest.fixture(scope="session")

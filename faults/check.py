@@ -1,0 +1,286 @@
+"""The invariants, judged after a run from the database and the witness together.
+
+`judge` answers a `Verdict`: how many there were of everything, and the violations found, each a sentence. `History` is
+taken during the run: what was once written as a receipt or as the end of a step must never change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from faults.sink import Entry
+from holdfast.compiler.compiled import load_compiled
+from holdfast.core.moments import from_datetime
+from holdfast.core.program import Program, link
+from holdfast.core.replay import StepRow, replay
+from holdfast.core.state import EMPTY, Instance, decode_state, scope_view, token_view
+from holdfast.core.status import TERMINAL, InstanceStatus, StepStatus
+
+STEPS = """
+select instance_id, id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal,
+    created_at, cause, status, outcome, chosen_edge_ids::text, input::text, output::text, error::text, detail::text,
+    closing::text, calls, fence, closed_version, closed_ordinal
+from holdfast.steps order by instance_id
+"""
+INSTANCES = """
+select id, org_id, definition_id, flow, flow_version, version, status, state::text, data::text, reason, entity_version,
+    parent_id, parent_token, input::text
+from holdfast.instances where version > 0 order by id
+"""
+RECEIPTS = "select instance_id, token, kind, run, key, step_id, created_at from holdfast.step_receipts"
+CLOSED = """
+select id, status, outcome, md5(output::text), closed_version, closed_ordinal, fence
+from holdfast.steps where closed_at is not null
+"""
+TWICE = """
+select instance_id, path, hop, kind, run, count(*) from holdfast.steps where kind <> 'control'
+group by 1, 2, 3, 4, 5 having count(*) > 1
+"""
+WITHOUT_RECEIPT = """
+select s.instance_id, s.node from holdfast.steps s where s.kind <> 'control' and not exists (
+    select from holdfast.step_receipts r
+    where r.instance_id = s.instance_id and r.token = s.path || '@' || s.hop and r.kind = s.kind and r.run = s.run
+        and r.step_id = s.id)
+"""
+WITHOUT_STEP = """
+select r.instance_id, r.token from holdfast.step_receipts r where not exists (
+    select from holdfast.steps s where s.instance_id = r.instance_id and s.id = r.step_id)
+"""
+LEFT_OVER = ("work", "signals", "timers", "key_waits", "inbox")
+
+
+@dataclass
+class Verdict:
+    """`counts` are the denominators; `violations` go by the invariant they break."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    violations: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def blame(self, invariant: str, sentence: str) -> None:
+        self.violations[invariant].append(sentence)
+
+    def broken(self, *invariants: str) -> int:
+        """How many violations of these, or of all."""
+        return sum(len(self.violations.get(name, ())) for name in invariants or tuple(self.violations))
+
+    def report(self, most: int = 10) -> str:
+        told = [f"{name}: {text}" for name, found in self.violations.items() for text in found[:most]]
+        return "\n".join(told)
+
+    @property
+    def share_finished(self) -> float:
+        return self.counts["finished"] / max(1, self.counts["instances"])
+
+
+class History:
+    """What has been seen written, look after look: receipts and the ends of steps. Any later difference is recorded."""
+
+    def __init__(self) -> None:
+        self._receipts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._closed: dict[Any, tuple[Any, ...]] = {}
+        self.changes: list[str] = []
+        self.looks = 0
+
+    def look(self, dsn: str) -> None:
+        self.looks += 1
+        with psycopg.connect(dsn) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            receipts = {row[:4]: row[4:] for row in connection.execute(RECEIPTS)}
+            closed = {row[0]: row[1:] for row in connection.execute(CLOSED)}
+        self._compare("receipt", self._receipts, receipts)
+        self._compare("end of step", self._closed, closed)
+        self._receipts, self._closed = receipts, closed
+
+    def _compare(self, what: str, before: dict[Any, Any], after: dict[Any, Any]) -> None:
+        for key, value in before.items():
+            if after.get(key) != value:
+                self.changes.append(f"{what} {key} was {value} and became {after.get(key)}")
+
+    @property
+    def size(self) -> int:
+        return len(self._receipts)
+
+
+def judge(
+    dsn: str,
+    entries: list[Entry],
+    *,
+    history: History | None = None,
+    started: dict[str, str] | None = None,
+    left_over: tuple[str, ...] = LEFT_OVER,
+) -> Verdict:
+    """All invariants; `started` maps keys to the instances that callers were told of."""
+    verdict = Verdict()
+    with psycopg.connect(dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        _nothing_lost(connection, verdict, started or {})
+        _one_receipt(connection, verdict)
+        _nothing_left(connection, verdict, left_over)
+        _replay_equal(connection, verdict)
+        _witnessed(connection, verdict, entries)
+        _delivered(connection, verdict, entries)
+    if history is not None:
+        history.look(dsn)
+        for change in history.changes:
+            verdict.blame("overwritten", change)
+    return verdict
+
+
+def _nothing_lost(connection: psycopg.Connection, verdict: Verdict, started: dict[str, str]) -> None:
+    """I1: every accepted start is there and has come to its end."""
+    found = {str(id): status for id, status in connection.execute("select id, status from holdfast.instances")}
+    verdict.counts["instances"] = len(found)
+    verdict.counts["finished"] = sum(status in TERMINAL for status in found.values())
+    for id, status in found.items():
+        if status != "completed":
+            verdict.blame("lost", f"instance {id} is {status}")
+    for key, id in started.items():
+        if id not in found:
+            verdict.blame("lost", f"the start {key} was accepted as {id}, which is not there")
+
+
+def _one_receipt(connection: psycopg.Connection, verdict: Verdict) -> None:
+    """I2: one row and one receipt per visit, and no receipt without a row."""
+    row = connection.execute("select count(*) from holdfast.step_receipts").fetchone()
+    verdict.counts["receipts"] = row[0] if row else 0
+    for instance, path, hop, kind, run, count in connection.execute(TWICE):
+        verdict.blame("receipts", f"{instance} visited {path}@{hop} ({kind}, run {run}) {count} times")
+    for instance, node in connection.execute(WITHOUT_RECEIPT):
+        verdict.blame("receipts", f"{instance} has a step {node} without a receipt")
+    for instance, token in connection.execute(WITHOUT_STEP):
+        verdict.blame("receipts", f"{instance} has a receipt for {token} without a step")
+
+
+def _nothing_left(connection: psycopg.Connection, verdict: Verdict, tables: tuple[str, ...]) -> None:
+    """I11: once everything is over, nothing waits for anybody."""
+    for table in tables:
+        row = connection.execute(f"select count(*) from holdfast.{table}").fetchone()
+        if row and row[0]:
+            verdict.blame("left over", f"{row[0]} rows in {table}")
+    letters = connection.execute("select instance_id, reason from holdfast.dead_letters where resolved_at is null")
+    for instance, reason in letters:
+        verdict.blame("left over", f"dead letter of {instance}: {reason}")
+
+
+def _replay_equal(connection: psycopg.Connection, verdict: Verdict) -> None:
+    """I9: the step rows alone tell what the stored snapshot tells."""
+    programs = _programs(connection)
+    rows = _steps_by_instance(connection)
+    steps: dict[UUID, list[StepRow]] = dict(rows)
+    verdict.counts["steps"] = sum(map(len, steps.values()))
+    verdict.counts["replayed"] = 0
+    for row in connection.execute(INSTANCES):
+        known, identity = _stored(row)
+        try:
+            rebuilt = _projection(replay(programs[row[2]], steps.get(row[0], []), instance=identity))
+        except Exception as failure:
+            verdict.blame("replay", f"{row[0]} cannot be replayed: {failure!r}")
+            continue
+        if rebuilt != _projection(known):
+            verdict.blame("replay", f"{row[0]}: rows tell {rebuilt}, the snapshot {_projection(known)}")
+        verdict.counts["replayed"] += 1
+
+
+def _programs(connection: psycopg.Connection) -> dict[UUID, Program]:
+    found = connection.execute("select id, compiled::text, hash from holdfast.definitions where compiled is not null")
+    return {id: link(load_compiled(compiled, hash), id.bytes) for id, compiled, hash in found}
+
+
+def _steps_by_instance(connection: psycopg.Connection) -> Iterator[tuple[UUID, list[StepRow]]]:
+    for instance, rows in groupby(connection.execute(STEPS), key=lambda row: row[0]):
+        yield instance, [_step_row(row[1:]) for row in rows]
+
+
+def _step_row(row: tuple[Any, ...]) -> StepRow:
+    values: list[Any] = [v.bytes if isinstance(v, UUID) else v for v in row]
+    values[10] = from_datetime(row[10])
+    values[12] = StepStatus(row[12])
+    values[14:20] = [None if v is None else v.encode() for v in row[14:20]]
+    return StepRow(*values)
+
+
+def _stored(row: tuple[Any, ...]) -> tuple[Instance, Instance]:
+    """What is stored, and what an instance is before anything is known of it."""
+    id, org, definition, flow, flow_version, version, status, state, data, reason, entity, parent, token, input = row
+    identity = Instance(
+        id.bytes, org, definition.bytes, flow, flow_version, 0, InstanceStatus.PENDING, EMPTY,
+        input.encode() if input.startswith("{") else b"{}", None, entity, parent and parent.bytes, token,
+    )  # fmt: skip
+    known = msgspec.structs.replace(
+        identity,
+        version=version,
+        status=InstanceStatus(status),
+        state=decode_state(state.encode()),
+        data=data.encode(),
+        reason=reason,
+    )
+    return known, identity
+
+
+def _projection(instance: Instance) -> dict[str, Any]:
+    state = instance.state
+    return {
+        "tokens": token_view(state),
+        "scopes": scope_view(state),
+        "data": msgspec.json.decode(instance.data),
+        "status": instance.status,
+        "reason": instance.reason,
+        "early": state.early,
+        "parked": state.parked,
+        "expires": state.expires,
+    }
+
+
+def _witnessed(connection: psycopg.Connection, verdict: Verdict, entries: list[Entry]) -> None:
+    """I3, I4: nothing happened outside without a committed cause, every result was witnessed, one key per step, and
+    the result that was recorded is that of the last lease."""
+    by_step: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.kind == "call":
+            by_step[entry.step_id].append(entry)
+    verdict.counts["effects"] = len(entries)
+    verdict.counts["repeated effects"] = len(entries) - len({(e.kind, e.step_id) for e in entries})
+    found = connection.execute(
+        "select id::text, instance_id::text, node, status, output ->> 'result', fence from holdfast.steps"
+        " where behaviour = 'work'"
+    ).fetchall()
+    known = {row[0] for row in found}
+    for step in by_step.keys() - known:
+        verdict.blame("witness", f"step {step} was called and is not in the database")
+    for id, instance, node, status, result, fence in found:
+        seen = by_step.get(id, [])
+        if len({(e.idempotency_key, e.payload_hash) for e in seen}) > 1:
+            verdict.blame("witness", f"{node} of {instance} was called with several keys or payloads")
+        if status != "completed":
+            continue
+        if not seen:
+            verdict.blame("witness", f"{node} of {instance} is completed and the witness never saw it")
+        elif not any(e.result == result for e in seen):
+            verdict.blame("witness", f"{node} of {instance} recorded a result that no call gave")
+        elif not any(e.result == result and e.fence == fence for e in seen):
+            verdict.blame("stale", f"{node} of {instance} recorded the result of another lease than its last")
+
+
+def _delivered(connection: psycopg.Connection, verdict: Verdict, entries: list[Entry]) -> None:
+    """I5: every effect in the outbox reached the outside world under its one key, and nothing else did."""
+    by_key: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        if entry.kind == "effect":
+            by_key[entry.idempotency_key].add(entry.payload_hash)
+    found = dict(connection.execute("select key, status from holdfast.effects").fetchall())
+    verdict.counts["outbox"] = len(found)
+    for key, status in found.items():
+        if status != "completed" or key not in by_key:
+            verdict.blame("witness", f"effect {key} is {status}, delivered: {key in by_key}")
+        elif len(by_key[key]) > 1:
+            verdict.blame("witness", f"effect {key} was delivered with several payloads")
+    for key in by_key.keys() - found.keys():
+        verdict.blame("witness", f"effect {key} was delivered and is not in the database")

@@ -1,0 +1,142 @@
+"""Processes that die where they are told to: `python -m faults.victim <life as JSON>`.
+
+It loads the engine once and then forks one process per line on its standard input. Such a process is a caller and a
+worker in one: it starts an instance, serves it, and goes away when the instance is over, unless its failpoint comes
+first. The answer to a line is how the process ended and how many points it passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import UUID, uuid5
+
+import psycopg
+
+from faults.client import SPACE
+from faults.report import ROOT
+from faults.worker import Hands, Task, opened
+from holdfast import Engine
+from holdfast.testing.failpoints import Failpoint, parse
+from holdfast.testing.failpoints import arm as set_failpoints
+
+EXPIRE = "update holdfast.workers set lease_until = clock_timestamp() where lease_until > clock_timestamp()"
+PATIENCE = 60.0
+
+
+@dataclass
+class Life:
+    """What one process does: an instance of `flow` under `key`, its event `go` if it waits for one."""
+
+    flow: str
+    key: str
+    failpoint: str = ""
+    keyed: bool = True  # False: started without a key, in the commit that opens its first step
+    event: str = ""
+    input: dict[str, Any] = field(default_factory=dict)
+
+
+async def live(task: Task, life: Life, points: list[Failpoint]) -> None:
+    hands = Hands(task)
+    engine = await opened(task, hands)
+    set_failpoints(points)  # now: a process that dies before it has a connection did nothing
+    async with engine.worker(**task.worker):
+        id = await begin(engine, life)
+        if id is not None:
+            if life.event:
+                await engine.signal_key(life.event, life.key, {"for": life.key}, id=uuid5(SPACE, life.key))
+            await engine.wait(id, timeout=PATIENCE)
+        else:
+            await engine.drain(timeout=PATIENCE)
+    await engine.close()
+
+
+async def begin(engine: Engine, life: Life) -> UUID | str | None:
+    """None: there is nothing to begin, only something to finish."""
+    given = {"key": life.key, **life.input}
+    if life.keyed:
+        return (await engine.start(life.flow, given, key=life.key)).id
+    return (await engine.start(life.flow, given)).id if life.failpoint else None
+
+
+def fork(task: Task, life: Life) -> dict[str, Any]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        points = parse(life.failpoint)
+        try:
+            asyncio.run(live(task, life, points))
+        except BaseException:
+            logging.exception("a life went wrong: %s", life)
+            os._exit(1)
+        os.write(writing, json.dumps([point.hits for point in points]).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        passed = answer.read()
+    _, status = os.waitpid(child, 0)
+    return {"code": os.waitstatus_to_exitcode(status), "passed": json.loads(passed or b"[]")}
+
+
+class Nursery:
+    """The harness's end of such a process."""
+
+    def __init__(self, process: subprocess.Popen[str], dsn: str) -> None:
+        self._process = process
+        self._dsn = dsn
+
+    def live(self, life: Life) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(life)) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def bury(self) -> None:
+        """A dead process renews nothing: its lease is over now instead of some seconds later."""
+        with psycopg.connect(self._dsn, autocommit=True) as connection:
+            connection.execute(EXPIRE)
+
+
+@contextmanager
+def nursery(task: Task) -> Iterator[Nursery]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "faults.victim", json.dumps(asdict(task))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        yield Nursery(process, task.dsn)
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def main() -> None:
+    task = Task(**json.loads(sys.argv[1]))
+    logging.basicConfig(level=logging.ERROR, format="%(asctime)s %(name)s %(message)s")
+    for module in ("holdfast.testing.wiring", *(extra.partition(":")[0] for extra in task.extras)):
+        importlib.import_module(module)  # once, for all that are forked
+    for patch in task.patches:
+        importlib.import_module(patch).apply()
+    for text in sys.stdin:
+        print(json.dumps(fork(task, Life(**json.loads(text)))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Failpoints: named places where a process can be made to die, fail, lose its connection or stand still.
+
+    HOLDFAST_FAILPOINT="commit.before_commit:kill:after=3"     # of a worker process, or of a pytest session
+
+    with failpoint("handler.after", "error", times=2) as point:
+        ...
+    assert point.fired == 2
+
+Nothing of this is in the engine: methods are wrapped when the first failpoint is set and are as before once the last is
+gone. While one is set, statements travel one by one instead of in one flush, so that there is a place between each two
+of them; what the server does is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from holdfast.errors import HoldfastError, Refused
+
+VARIABLE: Final = "HOLDFAST_FAILPOINT"
+ACTIONS: Final = ("kill", "freeze", "error", "disconnect", "delay")
+
+STATEMENT_BEFORE: Final = "statement.before"
+STATEMENT_AFTER: Final = "statement.after"
+POINTS: Final = {
+    STATEMENT_BEFORE: "a statement is about to be sent; also as statement.before.NAME",
+    STATEMENT_AFTER: "a statement has been answered; also as statement.after.NAME",
+    "commit.before_commit": "all of a transaction is written, COMMIT is not sent",
+    "commit.after_commit": "COMMIT has taken effect, its answer is not acted upon",
+    "commit.before_acting": "a lane knows that its commit is stored; no handler has started, no caller been told",
+    "handler.before": "the step is leased and counted, its handler not called",
+    "handler.after": "the handler has answered, nobody knows",
+    "call.before": "a call's transaction is open, its function not called",
+    "call.after": "the function has answered, nothing is written",
+    "lease.before_register": "a worker is about to take its lease",
+    "lease.before_renew": "the lease is about to be renewed",
+    "lease.after_renew": "the lease has been renewed",
+    "scan.before": "a worker is about to look for lost work, due timers and ripe work",
+    "scan.after": "it has looked",
+    "worker.before_stop": "a worker has been told to leave and has given nothing back",
+}
+_FAMILIES: Final = (f"{STATEMENT_BEFORE}.", f"{STATEMENT_AFTER}.")
+_CONNECTED: Final = ("statement.", "commit.before_commit", "commit.after_commit")
+_DEFAULT_SQLSTATE: Final = "40001"  # serialization_failure: what an engine must expect at any time
+
+
+class InjectedFault(HoldfastError):
+    """A failpoint was told to fail here."""
+
+    code = "FAILPOINT"
+
+
+@dataclass
+class Failpoint:
+    """Acts at `points`, counted together: `after` hits pass, then it acts `times` times (0: always)."""
+
+    points: frozenset[str]
+    action: str
+    after: int = 0
+    times: int = 1
+    seconds: float = 0.1
+    sqlstate: str = _DEFAULT_SQLSTATE
+    hits: int = 0
+    fired: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def is_due(self, names: Iterable[str]) -> bool:
+        if self.points.isdisjoint(names):
+            return False
+        with self._counting:
+            self.hits += 1
+            due = self.hits > self.after and (not self.times or self.fired < self.times)
+            self.fired += due
+        return due
+
+
+_set: list[Failpoint] = []
+
+
+def parse(text: str) -> list[Failpoint]:
+    """`point[+point…]:action[:option=value…]`, several of them separated by commas."""
+    return [_parse_one(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _parse_one(text: str) -> Failpoint:
+    points, *rest = (part.strip() for part in text.split(":"))
+    if not rest:
+        _invalid(text, f"no action; one of {', '.join(ACTIONS)}")
+    options: dict[str, str] = {}
+    for option in rest[1:]:
+        name, equals, value = option.partition("=")
+        if not equals:
+            _invalid(text, f"{option!r} is not of the form name=value")
+        options[name] = value
+    try:
+        return make(points.split("+"), rest[0], **_typed(options))
+    except (TypeError, ValueError) as failure:
+        _invalid(text, str(failure))
+
+
+def _typed(options: dict[str, str]) -> dict[str, int | float | str]:
+    kinds: dict[str, Callable[[str], int | float | str]] = {
+        "after": int,
+        "times": int,
+        "seconds": float,
+        "sqlstate": str,
+    }
+    unknown = set(options) - set(kinds)
+    if unknown:
+        raise ValueError(f"unknown option {', '.join(sorted(unknown))}; there are {', '.join(kinds)}")
+    return {name: kinds[name](value) for name, value in options.items()}
+
+
+def make(points: Iterable[str], action: str, **options: int | float | str) -> Failpoint:
+    """A failpoint that is checked but not set."""
+    wanted = frozenset(point.strip() for point in points)
+    for point in wanted:
+        _check_point(point)
+    if action not in ACTIONS:
+        _invalid(action, f"an action is one of {', '.join(ACTIONS)}")
+    if action == "disconnect" and not all(point.startswith(_CONNECTED) for point in wanted):
+        _invalid(action, "a connection can only be lost at statements and commits")
+    made = Failpoint(wanted, action, **options)  # pyright: ignore[reportArgumentType]
+    if made.after < 0 or made.times < 0 or not 0 <= made.seconds < 3600:
+        _invalid(action, "`after` and `times` are not negative, `seconds` is below an hour")
+    return made
+
+
+def _check_point(point: str) -> None:
+    known = point in POINTS
+    for family in _FAMILIES:
+        if point.startswith(family):
+            from holdfast.testing.wiring import statements
+
+            known = point.removeprefix(family) in statements()
+    if not known:
+        raise Refused(
+            f"There is no failpoint {point!r}.",
+            code="FAILPOINT_UNKNOWN",
+            hint=f"One of {', '.join(POINTS)}, or {_FAMILIES[0]}NAME with the name of a file in store/sql.",
+        )
+
+
+def _invalid(text: str, problem: str) -> NoReturn:
+    raise Refused(
+        f"The failpoint {text!r} cannot be used: {problem}.",
+        code="FAILPOINT_INVALID",
+        hint="Write point:action:option=value, for example commit.before_commit:kill:after=3.",
+    )
+
+
+# --- setting and meeting them --------------------------------------------------------------------------------------
+
+
+def install_failpoints(text: str | None = None) -> list[Failpoint]:
+    """Set what the text says, or HOLDFAST_FAILPOINT, for the rest of the process."""
+    found = parse(os.environ.get(VARIABLE, "") if text is None else text)
+    arm(found)
+    return found
+
+
+@contextmanager
+def failpoint(point: str, action: str, **options: int | float | str) -> Generator[Failpoint]:
+    """Set one for the length of a block; `point` may join several with `+`."""
+    made = make(point.split("+"), action, **options)
+    arm([made])
+    try:
+        yield made
+    finally:
+        _set.remove(made)
+        if not _set:
+            from holdfast.testing.wiring import unwire
+
+            unwire()
+
+
+def arm(points: list[Failpoint]) -> None:
+    """Set failpoints for the rest of the process."""
+    if points:
+        from holdfast.testing.wiring import wire
+
+        wire()
+        _set.extend(points)
+
+
+async def meet(*names: str, cut: Callable[[], NoReturn] | None = None) -> None:
+    """On the event loop: a delay holds up whoever came here and nobody else."""
+    for point in _due(names):
+        if point.action == "delay":
+            await asyncio.sleep(point.seconds)
+        else:
+            _act(point, names, cut)
+
+
+def meet_blocking(*names: str, cut: Callable[[], NoReturn] | None = None) -> None:
+    """In a thread, or where the loop itself is to stand still."""
+    for point in _due(names):
+        if point.action == "delay":
+            threading.Event().wait(point.seconds)
+        else:
+            _act(point, names, cut)
+
+
+def _due(names: tuple[str, ...]) -> list[Failpoint]:
+    return [point for point in tuple(_set) if point.is_due(names)]
+
+
+def _act(point: Failpoint, names: tuple[str, ...], cut: Callable[[], NoReturn] | None) -> None:
+    if point.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif point.action == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif point.action == "disconnect" and cut is not None:
+        cut()
+    elif names[0].startswith("statement."):
+        from holdfast.testing.wiring import refuse
+
+        refuse(point.sqlstate, names[-1])
+    else:
+        raise InjectedFault(f"The failpoint {names[-1]} was told to fail.")

@@ -1,0 +1,170 @@
+"""Where failpoints meet the engine: methods wrapped while at least one is set, and put back afterwards."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager
+from functools import wraps
+from typing import Any, Final, NoReturn
+
+import psycopg
+
+from holdfast.runtime.calls import Calls
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.executor import Executor
+from holdfast.runtime.worker import Worker
+from holdfast.store.lease import Lease
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, PooledSession, Session
+from holdfast.store.statements import SQL, Query
+from holdfast.testing.failpoints import STATEMENT_AFTER, STATEMENT_BEFORE, InjectedFault, meet, meet_blocking
+
+_CONTROL: Final = (BEGIN, COMMIT, ROLLBACK)
+_COMMIT_BEFORE: Final = "commit.before_commit"
+_COMMIT_AFTER: Final = "commit.after_commit"
+
+_originals: list[tuple[type, str, Any]] = []
+
+
+def statements() -> set[str]:
+    """Every name a statement can be met under."""
+    return {*SQL.all, *(query.name.decode() for query in _CONTROL)}
+
+
+def wire() -> None:
+    if _originals:
+        return
+    _wrap(Session, "_exchange", _one_by_one)
+    _wrap(PooledSession, "_exchange", _one_by_one)
+    _wrap(Committer, "committed", _blocking("commit.before_acting"))
+    _wrap(Executor, "_call", _around("handler.before", "handler.after"))
+    _wrap(Calls, "_run_function", _around("call.before", "call.after"))
+    _wrap(Worker, "_round", _around("scan.before", "scan.after"))
+    _wrap(Worker, "stop", _around("worker.before_stop"))
+    _wrap(Lease, "_register", _in_thread("lease.before_register"))
+    _wrap(Lease, "_renew", _in_thread("lease.before_renew", "lease.after_renew"))
+    _wrap(Lease, "_run", _lease_statement)
+
+
+def unwire() -> None:
+    while _originals:
+        owner, name, original = _originals.pop()
+        setattr(owner, name, original)
+
+
+def refuse(sqlstate: str, name: str) -> NoReturn:
+    """As if the server had said so."""
+    raise DatabaseError(sqlstate, "a failpoint was told to fail", name)
+
+
+def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:
+    original = owner.__dict__[name]
+    _originals.append((owner, name, original))
+    setattr(owner, name, wraps(original)(wrapper(original)))
+
+
+def _around(before: str, after: str | None = None) -> Callable[[Any], Any]:
+    def wrapper(original: Any) -> Any:
+        async def met(*args: Any, **options: Any) -> Any:
+            await meet(before)
+            answer = await original(*args, **options)
+            if after is not None:
+                await meet(after)
+            return answer
+
+        return met
+
+    return wrapper
+
+
+def _blocking(before: str) -> Callable[[Any], Any]:
+    def wrapper(original: Any) -> Any:
+        def met(*args: Any, **options: Any) -> Any:
+            meet_blocking(before)
+            return original(*args, **options)
+
+        return met
+
+    return wrapper
+
+
+def _in_thread(before: str, after: str | None = None) -> Callable[[Any], Any]:
+    """The thread of the lease knows errors of the driver only, as any of its kind does."""
+
+    def wrapper(original: Any) -> Any:
+        def met(*args: Any, **options: Any) -> Any:
+            with _as_driver_error():
+                meet_blocking(before)
+            answer = original(*args, **options)
+            with _as_driver_error():
+                if after is not None:
+                    meet_blocking(after)
+            return answer
+
+        return met
+
+    return wrapper
+
+
+@contextmanager
+def _as_driver_error() -> Generator[None]:
+    try:
+        yield
+    except (InjectedFault, DatabaseError) as fault:
+        raise psycopg.OperationalError(str(fault)) from None
+
+
+# --- statements ----------------------------------------------------------------------------------------------------
+
+
+def _one_by_one(original: Any) -> Any:
+    async def exchange(session: Any, queries: Sequence[Query]) -> list[Any]:
+        """An error ends it, as it ends a flush: what follows is not sent, and the transaction is the caller's."""
+
+        def cut() -> NoReturn:
+            _cut(session._pg)
+
+        results: list[Any] = []
+        for query in queries:
+            before, after = _names(query.name.decode())
+            await meet(*before, cut=cut)
+            results += await original(session, [query])
+            await meet(*after, cut=cut)
+        return results
+
+    return exchange
+
+
+def _lease_statement(original: Any) -> Any:
+    """The lease has a connection of its own, in a thread; each of its statements is a transaction."""
+
+    def run(lease: Any, connection: psycopg.Connection, statement: Any, parameters: Sequence[object]) -> Any:
+        def cut() -> NoReturn:
+            _cut(connection.pgconn)
+
+        before, after = _names(statement.name.decode())
+        with _as_driver_error():
+            meet_blocking(*before, cut=cut)
+        answer = original(lease, connection, statement, parameters)
+        with _as_driver_error():
+            meet_blocking(*after, cut=cut)
+        return answer
+
+    return run
+
+
+def _names(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the places before and after it, the most telling one last."""
+    before = (STATEMENT_BEFORE, f"{STATEMENT_BEFORE}.{statement}")
+    after = (STATEMENT_AFTER, f"{STATEMENT_AFTER}.{statement}")
+    if statement == COMMIT.name.decode():
+        return (*before, _COMMIT_BEFORE), (*after, _COMMIT_AFTER)
+    return before, after
+
+
+def _cut(pgconn: Any) -> NoReturn:
+    """The network is gone: the socket is shut in both directions, and the client is told the usual way."""
+    with closing(socket.socket(fileno=os.dup(pgconn.socket))) as wire_end:
+        wire_end.shutdown(socket.SHUT_RDWR)
+    raise psycopg.OperationalError("the connection was cut by a failpoint")

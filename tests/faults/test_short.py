@@ -1,0 +1,31 @@
+"""The short profile of the fault harness: every scenario with small sizes, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = sorted(path.stem for path in (ROOT / "faults" / "scenarios").glob("[a-z]*.py"))
+SEED = 20_261
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_short_profile_holds(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "faults", "--short", "--only", name, "--seed", str(SEED)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_there_is_a_scenario_for_each_bar() -> None:
+    assert {"kills", "frozen", "recovery", "answers", "contention", "deaths", "throughput"} <= set(SCENARIOS)
