@@ -218,7 +218,7 @@ def test_the_plan_is_the_intended_one(plans: Explained, leading: dict[str, str],
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", sorted(n for n in WORKERS if b" unnest(" in SQL.all[n].sql))
 def test_a_batch_probes_once_per_row(plans: Explained, name: str, state: str) -> None:
-    outside = [str(a) for a in accesses(plans[state, name]) if not a.inside]
+    outside = [str(a) for a in accesses(plans[state, name]) if not a.inside and a.table not in SHORT_TABLES]
     if name == "count_open_work":
         outside = [a for a in outside if "work_ready" in a]
     assert outside == []

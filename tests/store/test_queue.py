@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -83,7 +84,24 @@ async def enqueue(session: Session, count: int = 1, *, ago: float = 0, **changes
 
 
 async def claim(session: Session, limit: int = 10, queues: Sequence[str] = ("main",), worker: bytes = ME) -> list[Any]:
-    return await queue.claim_work(session, queues, limit, worker)
+    with lively(session, worker):
+        return await queue.claim_work(session, queues, limit, worker)
+
+
+@contextmanager
+def lively(session: Session, worker: bytes) -> Iterator[None]:
+    """The worker's lease is good for the moment, as a claim demands; afterwards it is what it was."""
+    id = uuid.UUID(bytes=worker)
+    with psycopg.connect(session._connection.info.dsn, autocommit=True) as db:
+        before = db.execute("select lease_until from holdfast.workers where id = %s", [id]).fetchone()
+        if before is None:
+            live(db, worker)
+        db.execute("update holdfast.workers set lease_until = clock_timestamp() + interval '1 min' where id = %s", [id])
+        yield
+        if before is None:
+            db.execute("delete from holdfast.workers where id = %s", [id])
+        else:
+            db.execute("update holdfast.workers set lease_until = %s where id = %s", [before[0], id])
 
 
 def ids_of(claimed: Sequence[ClaimedWork]) -> list[bytes]:
@@ -167,7 +185,8 @@ async def test_work_of_other_queues_is_never_in_the_way(session: Session, second
     """However much of it there is, however old it is, and whoever holds it locked."""
     await enqueue(session, 2_000, queue="other", ago=3600)
     [mine] = await enqueue(session)
-    await second.run([BEGIN, PIN, SQL.claim_work.arrays([["other"]], 2_000, OTHER)])
+    with lively(second, OTHER):
+        await second.run([BEGIN, PIN, SQL.claim_work.arrays([["other"]], 2_000, OTHER)])
     assert ids_of(await claim(session)) == [mine.id]
     await second.run([ROLLBACK])
 
@@ -175,7 +194,8 @@ async def test_work_of_other_queues_is_never_in_the_way(session: Session, second
 async def test_concurrent_claims_share_out_the_work(session: Session, second: Session) -> None:
     """The second neither waits for the first nor takes what it has, though nothing is committed yet."""
     everything = {i.id for i in await enqueue(session, 10)}
-    answers = await second.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 6, OTHER)])
+    with lively(second, OTHER):
+        answers = await second.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 6, OTHER)])
     theirs = {row[0] for row in rows(answers[2])}
     ours = set(ids_of(await claim(session)))
     await second.run([COMMIT])
@@ -216,6 +236,16 @@ async def test_a_worker_can_see_all_that_is_leased_to_it(session: Session) -> No
     mine = await claim(session, 2)
     await claim(session, 1, worker=OTHER)
     assert sorted(await queue.list_leased(session, ME)) == sorted((w.instance, w.path, w.fence) for w in mine)
+
+
+@pytest.mark.parametrize("lease", [None, -1])
+async def test_a_worker_without_a_lease_claims_nothing(session: Session, db: Db, lease: float | None) -> None:
+    """It would use up a call that nobody could make: its results are refused."""
+    if lease is not None:
+        live(db, ME, lease)
+    await enqueue(session)
+    assert await queue.claim_work(session, ["main"], 10, ME) == []
+    assert len(await claim(session)) == 1
 
 
 # Recovery

@@ -200,7 +200,7 @@ $$;
 -- Removes instances that ended before a moment with everything that belongs to them; one page of ids per call.
 create function holdfast.purge_instances(
     older timestamptz, after uuid, most int, out visited int, out removed int, out last uuid)
-language plpgsql security definer set search_path = pg_catalog, pg_temp set holdfast.maintenance = 'on'
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     page uuid[];
@@ -222,6 +222,7 @@ begin
         return;
     end if;
     tasks := array(select t.id from holdfast.tasks t where t.instance_id = any(doomed));
+    perform set_config('holdfast.maintenance', 'on', true);
     foreach related in array array['task_roles', 'task_events'] loop
         execute format('delete from holdfast.%I t where t.task_id = any($1)', related) using tasks;
     end loop;
@@ -232,6 +233,7 @@ begin
         execute format('delete from holdfast.%I t where t.instance_id = any($1)', related) using doomed;
     end loop;
     delete from holdfast.instances i where i.id = any(doomed);
+    perform set_config('holdfast.maintenance', '', true);
 end
 $$;
 
@@ -239,7 +241,7 @@ $$;
 -- step: what was pruned is not met again.
 create function holdfast.prune_receipts(
     older timestamptz, after uuid, most int, out visited int, out removed int, out last uuid)
-language plpgsql security definer set search_path = pg_catalog, pg_temp set holdfast.maintenance = 'on'
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     page uuid[];

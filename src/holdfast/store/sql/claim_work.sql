@@ -1,4 +1,4 @@
--- Lease ripe work of the queues this worker serves and count the call, before any handler starts.
+-- Lease ripe work of the queues this worker serves and count the call, before any handler starts. A dead lease takes none.
 with ripe as materialized (
     select w.instance_id, w.path, w.bucket
     from unnest($1::text[]) as q(queue)
@@ -8,6 +8,7 @@ with ripe as materialized (
         order by t.ripe_at limit $2::bigint
         for update skip locked
     ) w
+    where exists (select from holdfast.workers d where d.id = $3::uuid and d.lease_until > clock_timestamp())
     order by w.ripe_at limit $2::bigint
 ), leased as (
     update holdfast.work t set worker = $3::uuid, fence = t.fence + 1,
