@@ -85,18 +85,19 @@ class Server:
         return row is not None
 
     def activity(self, database: str) -> Activity:
-        """As pg_stat_statements counts it, which has to be preloaded; the embedded server does that."""
+        """Transactions as the database counts them; statements as pg_stat_statements does, which has to be preloaded
+        (the embedded server does that) and does not see a COMMIT that was prepared."""
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             connection.execute("create extension if not exists pg_stat_statements")
             row = connection.execute(
                 """
-                select coalesce(sum(s.calls) filter (where s.query ~* '^commit'), 0)::bigint,
+                select coalesce((select xact_commit from pg_stat_database where datname = %s), 0),
                        coalesce(sum(s.calls) filter (where s.query !~* '^(begin|commit|rollback|set|show)'), 0)::bigint,
                        pg_current_wal_lsn() - '0/0'::pg_lsn
                 from pg_database d left join pg_stat_statements s on s.dbid = d.oid
                 where d.datname = %s
                 """,
-                (database,),
+                (database, database),
             ).fetchone()
         assert row is not None
         return Activity(int(row[0]), int(row[1]), int(row[2]))

@@ -54,8 +54,7 @@ class Options(msgspec.Struct, frozen=True):
 
     lanes: int = 2
     batch: int = 256
-    share: int = 16  # a lane takes at least this many of what is there
-    trickle: int = 128  # a batch worth waiting for while results of many handlers trickle in
+    share: int = 32  # a lane takes at least this many of what is there
     linger: float = 0.002
     keep_early: float = KEEP_SECONDS  # how long events wait for their wait
 
@@ -180,17 +179,13 @@ class Committer:
                 self.under_way.discard(flight)
 
     async def _gather(self) -> None:
-        """Let a batch grow while that costs nobody much: another lane is under way, or results trickle in from far more
-        handlers than have answered. A lone flow finds neither and never waits."""
-        options = self.options
+        """Let a batch grow towards a lane's share while another lane is under way and results keep coming in. Once they
+        only trickle in, from handlers that wait for something themselves, waiting would cost them more than it saves."""
         patience = LOOKS
         while patience and self.active and len(self.buffer) < self._share:
-            await asyncio.sleep(options.linger)
-            patience -= 1
-        patience = LOOKS
-        while patience and len(self.buffer) < options.trickle and len(self.cache) - len(self.buffer) > options.batch:
-            await asyncio.sleep(options.linger)
-            patience -= 1
+            before = len(self.buffer)
+            await asyncio.sleep(self.options.linger)
+            patience = patience - 1 if len(self.buffer) - before >= self._share // 8 else 0
 
     @property
     def _share(self) -> int:

@@ -49,7 +49,7 @@ class Executor:
         self._is_lost = is_lost
         self._run_call = run_call
         self._idle: list[asyncio.Future[None]] = []
-        self._waking = False
+        self._waking = 0
         self._runners: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(max_workers=min(concurrency, 64), thread_name_prefix="holdfast-handler")
         self._stopping = False
@@ -58,17 +58,21 @@ class Executor:
         self.jobs.append(job)
 
     def dispatch(self) -> None:
-        """Wake one runner, or make one; it wakes the next when it finds more to do."""
+        """Wake one runner, or make one; it wakes the next when it finds more to do. Where many handlers are suspended the
+        next ones will be too, and a turn of the loop for each would add up: then several are woken at once."""
         if not self.jobs or self._waking or self._stopping:
             return
-        if self._idle:
-            self._waking = True
-            self._idle.pop().set_result(None)
-        elif len(self._runners) < self.concurrency:
-            self._waking = True
-            runner = asyncio.create_task(self._run(), name="holdfast-runner")
-            self._runners.add(runner)
-            runner.add_done_callback(self._runners.discard)
+        for _ in range(min(len(self.jobs), 1 + self.running // 8)):
+            if self._idle:
+                self._waking += 1
+                self._idle.pop().set_result(None)
+            elif len(self._runners) < self.concurrency:
+                self._waking += 1
+                runner = asyncio.create_task(self._run(), name="holdfast-runner")
+                self._runners.add(runner)
+                runner.add_done_callback(self._runners.discard)
+            else:
+                return
 
     async def stop(self, grace: float) -> None:
         """Let running handlers finish within the grace time, then cancel them."""
@@ -83,13 +87,13 @@ class Executor:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        self._waking = False
+        self._waking -= 1
         while not self._stopping:
             while not self.jobs:
                 turn = loop.create_future()
                 self._idle.append(turn)
                 await turn
-                self._waking = False
+                self._waking -= 1
                 if self._stopping:
                     return
             job = self.jobs.popleft()
