@@ -108,7 +108,12 @@ def ids(db: Db, numbers: Sequence[int]) -> list[Any]:
 
 
 def define(db: Db) -> None:
-    """The flows of the filled instances, as the lists look for them."""
+    """The flows of the filled instances, as the lists look for them, and a worker whose lease is good."""
+    db.execute(
+        "insert into holdfast.workers (id, host, pid, version, queues, started_at, lease_until)"
+        " values (%s, 'here', 1, '1', '{main}', clock_timestamp(), clock_timestamp() + interval '1 day')",
+        [WORKER],
+    )
     for org, name in (("huge", "order"), ("huge", "rare"), ("small", "order"), ("small", "rare")):
         db.execute(
             "insert into holdfast.definitions (id, org_id, kind, name, version, created_at)"

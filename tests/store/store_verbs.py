@@ -64,6 +64,7 @@ class Actor:
         await self.conn.rollback()
 
 
+CLAIMANT = b"\x44" * 16  # has a lease, as a claim demands
 Verb = Callable[[Actor, World], AsyncIterator[None]]
 
 
@@ -91,7 +92,8 @@ async def build(session: Session) -> World:
         )
     leased = batch(now, *entries, leases=lambda d: d.path == "0")
     signals = SQL.insert_signals.rows([(i.id, i.id[15], i.id, i.org, "event", b"{}", None) for i in members], now)
-    await session.once(PIN, *writes(leased), signals)
+    claimant = SQL.insert_worker.arrays([["main"]], CLAIMANT, "here", 1, "1", 600.0)
+    await session.once(PIN, *writes(leased), signals, claimant)
     return World(now, members, steps)
 
 
@@ -176,7 +178,7 @@ async def commit_keyed_waits(actor: Actor, world: World) -> AsyncIterator[None]:
 
 
 async def claim_work(actor: Actor, world: World) -> AsyncIterator[None]:
-    await actor.session.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 10, ME)])
+    await actor.session.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 10, CLAIMANT)])
     yield
     await actor.session.run([COMMIT])
 

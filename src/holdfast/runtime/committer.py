@@ -179,8 +179,8 @@ class Committer:
                 self.under_way.discard(flight)
 
     async def _gather(self) -> None:
-        """Let a batch grow towards a lane's share while another lane is under way and results keep coming in. Once they
-        only trickle in, from handlers that wait for something themselves, waiting would cost them more than it saves."""
+        """Let a batch grow towards a lane's share while another lane is under way and results keep coming in. Once
+        they only trickle in, from handlers that wait for something, more patience would cost more than it saves."""
         patience = LOOKS
         while patience and self.active and len(self.buffer) < self._share:
             before = len(self.buffer)

@@ -58,8 +58,8 @@ class Executor:
         self.jobs.append(job)
 
     def dispatch(self) -> None:
-        """Wake one runner, or make one; it wakes the next when it finds more to do. Where many handlers are suspended the
-        next ones will be too, and a turn of the loop for each would add up: then several are woken at once."""
+        """Wake one runner, or make one; it wakes the next when it finds more to do. Where many handlers are suspended
+        the next ones will be too, and a turn of the loop for each would add up: then several are woken at once."""
         if not self.jobs or self._waking or self._stopping:
             return
         for _ in range(min(len(self.jobs), 1 + self.running // 8)):
