@@ -244,13 +244,13 @@ class Engine:
         definition = await self.catalog.find(session, self.org, flow, version)
         with self.telemetry.start(flow):
             trace = self.telemetry.current_trace()
-            starts = [
+            starts = (
                 Start(new_id(self.org, key, None), self.org, definition, value, key, None, None, by, trace)
                 for value, key in zip(values, keys or [None] * len(values), strict=True)
-            ]
-            await self._starter.start_many(starts)
+            )
+            stored = await self._starter.start_many(starts, pending)
         self._announce()
-        return [pending(s) if s.fresh else await self.get(UUID(bytes=s.id)) for s in starts]
+        return [view if start.fresh else await self.get(UUID(bytes=start.id)) for start, view in stored]
 
     async def _start_here(self, start: Start) -> Instance:
         """A worker runs in this process: the first step opens in the commit that stores the instance."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +28,8 @@ SESSIONS = 2
 MOST = 1000  # concurrent starts that share a commit
 PART = 250  # of a start_many
 TRIES = 5
+
+T = TypeVar("T")
 
 
 class Start(msgspec.Struct, gc=False):
@@ -76,13 +80,19 @@ class Starter:
             task.add_done_callback(self._tasks.discard)
         await done
 
-    async def start_many(self, starts: Sequence[Start]) -> None:
-        """Store many, a few hundred to a commit: while the database writes one part, the next is being encoded."""
-        parts = [starts[first : first + PART] for first in range(0, len(starts), PART)]
-        results = await asyncio.gather(*(self._write(part) for part in parts), return_exceptions=True)
-        for result in results:
+    async def start_many(self, starts: Iterable[Start], show: Callable[[Start], T]) -> list[tuple[Start, T]]:
+        """Store many, a few hundred to a commit: while the database writes one part, that part is shown to the caller
+        and the next one is made."""
+        stored: list[tuple[Start, T]] = []
+        writes: list[asyncio.Task[None]] = []
+        for part in _parts(starts):
+            writes.append(asyncio.create_task(self._write(part)))
+            await asyncio.sleep(0)  # off it goes, before this thread is busy again
+            stored += [(start, show(start)) for start in part]
+        for result in await asyncio.gather(*writes, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+        return stored
 
     async def close(self) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -182,6 +192,12 @@ class Starter:
                 )
             start.fresh = start.id == id
             start.id = id
+
+
+def _parts(starts: Iterable[Start]) -> Iterator[list[Start]]:
+    left = iter(starts)
+    while part := list(islice(left, PART)):
+        yield part
 
 
 def _instance_row(s: Start) -> tuple[object, ...]:
