@@ -5,6 +5,7 @@ A verb is an async generator: what happens up to a `yield` is one flush, and the
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -36,6 +37,7 @@ class World(NamedTuple):
     now: int
     members: list[Instance]
     steps: list[Opened]
+    claimant: bytes  # a worker with a lease, as a claim demands
 
     @property
     def entries(self) -> list[tuple[Instance, Opened]]:
@@ -64,7 +66,6 @@ class Actor:
         await self.conn.rollback()
 
 
-CLAIMANT = b"\x44" * 16  # has a lease, as a claim demands
 Verb = Callable[[Actor, World], AsyncIterator[None]]
 
 
@@ -92,9 +93,10 @@ async def build(session: Session) -> World:
         )
     leased = batch(now, *entries, leases=lambda d: d.path == "0")
     signals = SQL.insert_signals.rows([(i.id, i.id[15], i.id, i.org, "event", b"{}", None) for i in members], now)
-    claimant = SQL.insert_worker.arrays([["main"]], CLAIMANT, "here", 1, "1", 600.0)
-    await session.once(PIN, *writes(leased), signals, claimant)
-    return World(now, members, steps)
+    claimant = os.urandom(16)
+    alive = SQL.insert_worker.arrays([["main"]], claimant, "here", 1, "1", 600.0)
+    await session.once(PIN, *writes(leased), signals, alive)
+    return World(now, members, steps, claimant)
 
 
 # Lanes
@@ -178,7 +180,7 @@ async def commit_keyed_waits(actor: Actor, world: World) -> AsyncIterator[None]:
 
 
 async def claim_work(actor: Actor, world: World) -> AsyncIterator[None]:
-    await actor.session.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 10, CLAIMANT)])
+    await actor.session.run([BEGIN, PIN, SQL.claim_work.arrays([["main"]], 10, world.claimant)])
     yield
     await actor.session.run([COMMIT])
 
