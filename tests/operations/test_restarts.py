@@ -82,8 +82,8 @@ async def test_one_worker_down(engine: Engine, evidence: Evidence) -> None:
     with worker_process(engine.dsn, ["hold"], lease=LEASE) as victim:
         await until(lambda: evidence.calls("hold") == 10)
         with worker_process(engine.dsn, ["hold"], lease=LEASE) as heir:
-            evidence.open_gate("later")  # whoever is called from now on may finish
             died = kill(victim)
+            evidence.open_gate("later")  # whoever is called from now on may finish
             await until(lambda: evidence.ask("select count(*) from public.calls where pid = %s", heir.pid) == 10)
             assert time.monotonic() - died <= LEASE + 2
             await until(lambda: completed(evidence, 10))
