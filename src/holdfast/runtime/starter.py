@@ -165,11 +165,12 @@ class Starter:
 
     async def _insert(self, session: Session, starts: Sequence[Start]) -> None:
         """Ids were made before the first try, so a repeated insert after a lost answer finds itself."""
-        ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
-        insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
-        if all(s.key is None for s in ordered):
+        if all(s.key is None for s in starts):  # nobody to meet, so no order to keep
+            insert = SQL.start_instances.rows([_instance_row(s) for s in starts], None)
             await session.run([BEGIN, PIN, insert, COMMIT])
             return
+        ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
+        insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
         results = await session.run([BEGIN, PIN, insert])
         inserted = {row[0] for row in rows(results[2])}
         taken = [s for s in ordered if s.id not in inserted]
