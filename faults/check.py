@@ -7,34 +7,15 @@ taken during the run: what was once written as a receipt or as the end of a step
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
-from uuid import UUID
 
-import msgspec
 import psycopg
 
+from faults.replayed import replay_all
 from faults.sink import Entry
-from holdfast.compiler.compiled import load_compiled
-from holdfast.core.moments import from_datetime
-from holdfast.core.program import Program, link
-from holdfast.core.replay import StepRow, replay
-from holdfast.core.state import EMPTY, Instance, decode_state, scope_view, token_view
-from holdfast.core.status import TERMINAL, InstanceStatus, StepStatus
+from holdfast.core.status import TERMINAL
 
-STEPS = """
-select instance_id, id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal,
-    created_at, cause, status, outcome, chosen_edge_ids::text, input::text, output::text, error::text, detail::text,
-    closing::text, calls, fence, closed_version, closed_ordinal
-from holdfast.steps order by instance_id
-"""
-INSTANCES = """
-select id, org_id, definition_id, flow, flow_version, version, status, state::text, data::text, reason, entity_version,
-    parent_id, parent_token, input::text
-from holdfast.instances where version > 0 order by id
-"""
 RECEIPTS = "select instance_id, token, kind, run, key, step_id, created_at from holdfast.step_receipts"
 CLOSED = """
 select id, status, outcome, md5(output::text), closed_version, closed_ordinal, fence
@@ -172,71 +153,12 @@ def _nothing_left(connection: psycopg.Connection, verdict: Verdict, tables: tupl
 
 def _replay_equal(connection: psycopg.Connection, verdict: Verdict) -> None:
     """I9: the step rows alone tell what the stored snapshot tells."""
-    programs = _programs(connection)
-    rows = _steps_by_instance(connection)
-    steps: dict[UUID, list[StepRow]] = dict(rows)
-    verdict.counts["steps"] = sum(map(len, steps.values()))
-    verdict.counts["replayed"] = 0
-    for row in connection.execute(INSTANCES):
-        known, identity = _stored(row)
-        try:
-            rebuilt = _projection(replay(programs[row[2]], steps.get(row[0], []), instance=identity))
-        except Exception as failure:
-            verdict.blame("replay", f"{row[0]} cannot be replayed: {failure!r}")
-            continue
-        if rebuilt != _projection(known):
-            verdict.blame("replay", f"{row[0]}: rows tell {rebuilt}, the snapshot {_projection(known)}")
+    verdict.counts["steps"] = verdict.counts["replayed"] = 0
+    for replayed in replay_all(connection):
+        verdict.counts["steps"] += replayed.steps
         verdict.counts["replayed"] += 1
-
-
-def _programs(connection: psycopg.Connection) -> dict[UUID, Program]:
-    found = connection.execute("select id, compiled::text, hash from holdfast.definitions where compiled is not null")
-    return {id: link(load_compiled(compiled, hash), id.bytes) for id, compiled, hash in found}
-
-
-def _steps_by_instance(connection: psycopg.Connection) -> Iterator[tuple[UUID, list[StepRow]]]:
-    for instance, rows in groupby(connection.execute(STEPS), key=lambda row: row[0]):
-        yield instance, [_step_row(row[1:]) for row in rows]
-
-
-def _step_row(row: tuple[Any, ...]) -> StepRow:
-    values: list[Any] = [v.bytes if isinstance(v, UUID) else v for v in row]
-    values[10] = from_datetime(row[10])
-    values[12] = StepStatus(row[12])
-    values[14:20] = [None if v is None else v.encode() for v in row[14:20]]
-    return StepRow(*values)
-
-
-def _stored(row: tuple[Any, ...]) -> tuple[Instance, Instance]:
-    """What is stored, and what an instance is before anything is known of it."""
-    id, org, definition, flow, flow_version, version, status, state, data, reason, entity, parent, token, input = row
-    identity = Instance(
-        id.bytes, org, definition.bytes, flow, flow_version, 0, InstanceStatus.PENDING, EMPTY,
-        input.encode() if input.startswith("{") else b"{}", None, entity, parent and parent.bytes, token,
-    )  # fmt: skip
-    known = msgspec.structs.replace(
-        identity,
-        version=version,
-        status=InstanceStatus(status),
-        state=decode_state(state.encode()),
-        data=data.encode(),
-        reason=reason,
-    )
-    return known, identity
-
-
-def _projection(instance: Instance) -> dict[str, Any]:
-    state = instance.state
-    return {
-        "tokens": token_view(state),
-        "scopes": scope_view(state),
-        "data": msgspec.json.decode(instance.data),
-        "status": instance.status,
-        "reason": instance.reason,
-        "early": state.early,
-        "parked": state.parked,
-        "expires": state.expires,
-    }
+        if replayed.difference is not None:
+            verdict.blame("replay", f"{replayed.instance}: {replayed.difference}")
 
 
 def _witnessed(connection: psycopg.Connection, verdict: Verdict, entries: list[Entry]) -> None:

@@ -104,6 +104,34 @@ async def test_letters_are_listed_by_page_and_by_what_they_are(engine: Engine, e
         await engine.dead_letters(limit=0)
 
 
+async def test_a_flow_that_waits_by_key_buries_what_it_refuses(engine: Engine, evidence: Evidence) -> None:
+    """Such a flow is decided twice, once to learn which keys to lock; the refusal must not break the first pass."""
+    keyed: dict[str, Any] = {
+        "name": "keyed",
+        "entry": "rest",
+        "nodes": [
+            {"id": "rest", "kind": "state"},
+            {"id": "paid", "kind": "wait_event", "wait": {"event": "paid", "key": "context.order"}},
+            {"id": "end", "kind": "end"},
+        ],
+        "edges": [
+            {"id": "bill", "source": "rest", "target": "paid", "on": "bill"},
+            {"id": "stop", "source": "rest", "target": "end", "on": "stop"},
+            {"id": "out", "source": "paid", "target": "end"},
+        ],
+    }
+    await engine.publish(keyed)
+    instance = await engine.start("keyed", {"order": "17"})
+    await engine.drain(timeout=30)
+    with evidence.connection.transaction():  # both in one batch: the second comes to an instance that is over
+        send(evidence, instance.id, "stop")
+        send(evidence, instance.id, "bill")
+    await engine.drain(timeout=30)
+    assert (await engine.get(instance.id)).status == "completed"
+    [letter] = await engine.dead_letters(instance.id)
+    assert (letter.reason, letter.envelope["payload"]["event"]) == ("INSTANCE_OVER", "bill")
+
+
 async def test_another_organisation_has_none_of_them(engine: Engine, evidence: Evidence) -> None:
     _, letter = await buried(engine, evidence)
     async with Engine(engine.dsn, org="other") as other:

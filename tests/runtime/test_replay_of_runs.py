@@ -6,17 +6,12 @@ import asyncio
 import contextlib
 import random
 from typing import Any
-from uuid import UUID
 
-import msgspec
 import psycopg
 import pytest
+from faults.replayed import replay_all
 
 from holdfast import Context, Engine
-from holdfast.core.moments import from_datetime
-from holdfast.core.replay import StepRow, replay
-from holdfast.core.state import EMPTY, Instance, decode_state, scope_view, token_view, value_of
-from holdfast.core.status import InstanceStatus, StepStatus
 from holdfast.errors import HoldfastError
 from holdfast.testing import advance
 from running import Evidence, until
@@ -78,74 +73,14 @@ WILD: dict[str, Any] = {
     ],
 }
 
-STEPS = """
-select id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal, created_at, cause,
-    status, outcome, chosen_edge_ids::text, input::text, output::text, error::text, detail::text, closing::text,
-    calls, fence, closed_version, closed_ordinal
-from holdfast.steps where instance_id = %s
-"""
-INSTANCES = """
-select id, org_id, definition_id, flow, flow_version, version, status, state::text, data::text, reason, entity_version,
-    parent_id, parent_token, input::text
-from holdfast.instances where version > 0
-"""
-
-
-def step_row(row: tuple[Any, ...]) -> StepRow:
-    values: list[Any] = [v.bytes if isinstance(v, UUID) else v for v in row]
-    values[10] = from_datetime(row[10])
-    values[12] = StepStatus(row[12])
-    values[14:20] = [None if v is None else v.encode() for v in row[14:20]]
-    return StepRow(*values)
-
-
-def stored(row: tuple[Any, ...]) -> tuple[Instance, Instance]:
-    """What is stored, and what an instance is before anything is known of it."""
-    id, org, definition, flow, flow_version, version, status, state, data, reason, entity, parent, token, input = row
-    identity = Instance(
-        id.bytes, org, definition.bytes, flow, flow_version, 0, InstanceStatus.PENDING, EMPTY,
-        input.encode() if input.startswith("{") else b"{}", None, entity, parent and parent.bytes, token,
-    )  # fmt: skip
-    known = msgspec.structs.replace(
-        identity,
-        version=version,
-        status=InstanceStatus(status),
-        state=decode_state(state.encode()),
-        data=data.encode(),
-        reason=reason,
-    )
-    return known, identity
-
-
-def projection(instance: Instance) -> dict[str, Any]:
-    state = instance.state
-    return {
-        "tokens": token_view(state),
-        "scopes": scope_view(state),
-        "data": msgspec.json.decode(instance.data),
-        "status": instance.status,
-        "reason": instance.reason,
-        "early": state.early,
-        "parked": state.parked,
-        "stopping": state.stopping,
-        "expires": state.expires,
-        "values": {path: msgspec.json.decode(value_of(t) or b"null") for path, t in state.tokens.items()},
-    }
-
 
 def check_all(engine: Engine) -> int:
     """In one snapshot of the database, while the run goes on."""
     with psycopg.connect(engine.dsn) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        found = connection.execute(INSTANCES).fetchall()
-        for row in found:
-            known, identity = stored(row)
-            program = engine.catalog.known(known.definition)
-            assert program is not None
-            rows = [step_row(r) for r in connection.execute(STEPS, (row[0],))]
-            rebuilt = replay(program, rows, instance=identity)
-            assert projection(rebuilt) == projection(known)
-    return len(found)
+        replayed = list(replay_all(connection))
+    assert [r for r in replayed if r.difference is not None] == []
+    return len(replayed)
 
 
 async def prod(engine: Engine, ids: list[str], luck: random.Random) -> None:

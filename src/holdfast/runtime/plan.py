@@ -110,6 +110,7 @@ class Plan:
         await lock_event_keys(session, sorted(keys))
 
     def take_for_trial(self, queued: QueuedSignal) -> None:
+        self.consumed.append((queued.instance, queued.id))
         with contextlib.suppress(PayloadError):
             self._take(from_queue(queued, self.locked.inputs.get(queued.instance)))
 

@@ -66,7 +66,6 @@ create table holdfast.instances (
     reason text,
     version bigint not null,
     state jsonb not null,
-    snapshot_format smallint not null default 1,
     data jsonb not null,
     input jsonb not null,
     idempotency_key text,
@@ -293,6 +292,7 @@ create table holdfast.dead_letters (
     resolved_at timestamptz,
     resolution text,
     resolved_by text,
+    resolved_why text,
     primary key (id, bucket),
     constraint dead_letters_resolution check ((resolved_at is null) = (resolution is null))
 );

@@ -189,7 +189,53 @@ begin
 end
 $$;
 
--- Sends an event to one instance. The same signal id counts once; with other content it is a conflict.
+create function holdfast.refuse_version(instance uuid, tenant text, wanted bigint) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    present bigint;
+begin
+    if wanted is null then
+        return;
+    end if;
+    select i.version into present
+    from holdfast.instances i
+    where i.id = instance and i.bucket = get_byte(uuid_send(instance), 15) and i.org_id = tenant;
+    if present is distinct from wanted then
+        raise exception 'Instance % is at version %, not %', instance, present, wanted
+            using errcode = 'HF409', hint = 'Read it again and decide on what you see then.';
+    end if;
+end
+$$;
+
+create function holdfast.check_due(due_at timestamptz, delay interval, moment timestamptz) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    if delay < interval '0' then
+        raise exception 'The delay % is negative', delay using errcode = 'HF422';
+    end if;
+    if due_at is not null and (not isfinite(due_at) or due_at > moment + interval '100 years') then
+        raise exception 'The due time % is more than 100 years away', due_at using errcode = 'HF422';
+    end if;
+end
+$$;
+
+-- The actor of a signal. Capabilities are the word of whoever authenticated the actor: only a worker's login has it.
+create function holdfast.actor_with(by text, capabilities text[]) returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if cardinality(capabilities) is null or cardinality(capabilities) = 0 then
+        return holdfast.actor_of(by);
+    end if;
+    if not pg_has_role(session_user, 'holdfast_worker', 'member') then
+        raise exception 'Login "%" may not vouch for capabilities', session_user
+            using errcode = 'HF403', hint = 'Send the signal as a login that has the role holdfast_worker.';
+    end if;
+    return holdfast.actor_of(by) || jsonb_build_object('capabilities', to_jsonb(capabilities));
+end
+$$;
+
+-- Sends an event to one instance. The same signal id counts once; with other content it is a conflict. With a due time it
+-- waits among the timers until then, and what it expects of the instance is checked then.
 create function holdfast.signal(
     instance uuid,
     event text,
@@ -197,7 +243,12 @@ create function holdfast.signal(
     id uuid default null,
     node text default null,
     by text default null,
-    org text default null
+    org text default null,
+    token text default null,
+    if_version bigint default null,
+    due_at timestamptz default null,
+    delay interval default null,
+    capabilities text[] default null
 ) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -205,14 +256,17 @@ declare
     status text := holdfast.status_of(instance, tenant);
     shard smallint := get_byte(uuid_send(instance), 15);
     signal_id uuid := coalesce(id, holdfast.new_id(shard));
-    envelope jsonb := jsonb_build_object(
-        'event', event, 'payload', payload, 'node', node, 'actor', holdfast.actor_of(by));
     content bytea := holdfast.signal_digest(event, payload, node);
-    earlier bytea;
     moment timestamptz := holdfast.clock();
+    ripe timestamptz := coalesce(due_at, moment + delay);
+    envelope jsonb := jsonb_strip_nulls(jsonb_build_object(
+        'event', event, 'node', node, 'token', token, 'if_version', if_version, 'occurred_at', moment,
+        'due_at', ripe)) || jsonb_build_object('payload', payload, 'actor', holdfast.actor_with(by, capabilities));
+    earlier bytea;
 begin
     perform holdfast.check_name('event', coalesce(event, ''), 200);
     perform holdfast.check_payload('payload', payload);
+    perform holdfast.check_due(ripe, delay, moment);
 
     insert into holdfast.outbox_receipts (instance_id, source, key, bucket, org_id, hash, created_at)
     values (instance, 'signal', signal_id::text, shard, tenant, content, moment)
@@ -229,21 +283,28 @@ begin
     end if;
 
     perform holdfast.refuse_terminal(instance, status);
-    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
-    values (instance, signal_id, shard, tenant, 'event', envelope, moment);
+    if ripe > moment then
+        insert into holdfast.timers (instance_id, id, bucket, org_id, purpose, wait, payload, due_at, created_at)
+        values (instance, signal_id, shard, tenant, 'signal', event, envelope, ripe, moment);
+    else
+        perform holdfast.refuse_version(instance, tenant, if_version);
+        insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+        values (instance, signal_id, shard, tenant, 'event', envelope, moment);
+    end if;
     perform holdfast.wake_workers();
     return signal_id;
 end
 $$;
 
--- Sends an event to every instance that waits for (event, key), now or within seven days.
+-- Sends an event to every instance that waits for (event, key), now or before it expires.
 create function holdfast.signal_key(
     event text,
     key text,
     payload jsonb default null,
     id uuid default null,
     by text default null,
-    org text default null
+    org text default null,
+    keep interval default '7 days'
 ) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -258,6 +319,9 @@ begin
     perform holdfast.check_name('event', coalesce(event, ''), 200);
     perform holdfast.check_name('key', coalesce(key, ''), 500);
     perform holdfast.check_payload('payload', payload);
+    if keep is null or keep < interval '0' or keep > interval '100 years' then
+        raise exception 'An event is kept for 0 seconds to 100 years, not for %', keep using errcode = 'HF422';
+    end if;
 
     -- Held until the end of the transaction: a commit that opens a wait sees this event or is seen here, never neither.
     insert into holdfast.event_keys as k (org_id, event, key, bucket)
@@ -266,8 +330,7 @@ begin
 
     insert into holdfast.key_events (org_id, event, key, id, bucket, payload, actor, created_at, expires_at)
     values (
-        tenant, signal_key.event, signal_key.key, event_id, shard, signal_key.payload, actor, moment,
-        moment + interval '7 days'
+        tenant, signal_key.event, signal_key.key, event_id, shard, signal_key.payload, actor, moment, moment + keep
     ) on conflict do nothing;
     if not found then
         select e.payload, e.actor into earlier
@@ -289,7 +352,7 @@ begin
         tenant,
         'event',
         jsonb_build_object('event', signal_key.event, 'payload', signal_key.payload, 'token', w.token,
-            'step', w.step_id, 'actor', actor),
+            'step', w.step_id, 'actor', actor, 'keyed', event_id, 'occurred_at', moment),
         moment
     from holdfast.key_waits w
     where w.org_id = tenant and w.event = signal_key.event and w.key = signal_key.key and w.bucket = shard
@@ -347,7 +410,8 @@ $$;
 
 revoke all on function
     holdfast.acting_org, holdfast.check_name, holdfast.check_payload, holdfast.wake_workers, holdfast.status_of,
-    holdfast.refuse_terminal, holdfast.actor_of, holdfast.startable,
+    holdfast.refuse_terminal, holdfast.refuse_version, holdfast.check_due, holdfast.actor_of, holdfast.actor_with,
+    holdfast.startable,
     holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get, holdfast.signal_digest
     from public;
 grant execute on function holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get
