@@ -33,8 +33,9 @@ from holdfast.testing import install_failpoints
 async def main(dsn):
     async with Engine(dsn) as engine:
         engine.register("work", lambda ctx, data: data)
-        await engine.start("plain", key="k")
-        await engine.drain()
+        instance = await engine.start("plain", key="k")
+        async with engine.worker(lease=2):
+            await engine.wait(instance.id)
 
 install_failpoints()
 asyncio.run(main(sys.argv[1]))

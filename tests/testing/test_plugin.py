@@ -112,6 +112,24 @@ def test_a_session_that_ends_leaves_the_server_to_the_others(
     assert embedded.status(shared_directory()) is None
 
 
+def test_the_server_lives_in_memory_where_that_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_HOME", raising=False)
+    monkeypatch.setattr("holdfast.testing.server.MEMORY", tmp_path)
+    monkeypatch.setattr("holdfast.testing.server.ENOUGH_MEMORY", 0)
+    durable = embedded.default_directory()
+    ours = tmp_path / f"holdfast-{os.geteuid()}"
+    assert shared_directory() == ours / f"test-{durable.name}"
+    ours.chmod(0o777)  # anybody could have put something in there
+    assert shared_directory() == durable.with_name(f"test-{durable.name}")
+    ours.rmdir()
+    ours.symlink_to("/")
+    assert shared_directory() == durable.with_name(f"test-{durable.name}")
+    ours.unlink()
+    monkeypatch.setattr("holdfast.testing.server.ENOUGH_MEMORY", 1 << 60)
+    assert shared_directory() == durable.with_name(f"test-{durable.name}")
+    assert not ours.exists()
+
+
 def test_a_wrong_address_is_explained(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     answer = subprocess.run(

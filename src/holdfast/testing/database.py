@@ -40,7 +40,7 @@ def copied_database(admin_dsn: str) -> Generator[Database]:
     with _administering(admin_dsn) as admin:
         template = _ensure_template(admin, admin_dsn)
         name = f"{COPIES}{uuid.uuid4().hex[:16]}"
-        admin.execute(sql.naming("create_database", database=name, template=template))
+        _copy(admin, template, name)
         try:
             yield Database(name, make_conninfo(admin_dsn, dbname=name))
         finally:
@@ -76,10 +76,15 @@ def _ensure_template(admin: Admin, admin_dsn: str) -> str:
 def _build_template(admin: Admin, admin_dsn: str, template: str) -> None:
     unfinished = f"{template}_new"
     admin.execute(sql.naming("drop_database", database=unfinished))
-    admin.execute(sql.naming("create_database", database=unfinished, template=EMPTY))
+    _copy(admin, EMPTY, unfinished)
     install(make_conninfo(admin_dsn, dbname=unfinished))
     admin.execute(sql.naming("close_database", database=unfinished))
     admin.execute(sql.naming("rename_database", database=unfinished, new_name=template))
+
+
+def _copy(admin: Admin, template: str, name: str) -> None:
+    [[strategy]] = admin.execute(sql.text("read_copy_strategy")).fetchall()
+    admin.execute(sql.naming("create_database", database=name, template=template, strategy=strategy))
 
 
 def _names(admin: Admin, prefix: str) -> list[str]:

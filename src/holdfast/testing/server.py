@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from holdfast.settings import Settings
 from holdfast.store import embedded
 from holdfast.testing.database import drop_leftovers
 
@@ -26,6 +29,8 @@ FAST: Final = {
     "max_wal_size": "512MB",
     "max_connections": "300",
 }
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- only a directory of our own below it is used
+ENOUGH_MEMORY: Final = 4 << 30
 
 
 @contextmanager
@@ -48,8 +53,24 @@ def running_server() -> Generator[str]:
 
 
 def shared_directory() -> Path:
+    """In memory where there is plenty of it, since a copy of a database is hundreds of small files; else on disk."""
     durable = embedded.default_directory()
-    return durable.with_name(f"test-{durable.name}")
+    home = durable.parent if Settings.from_environment().home else _home_in_memory() or durable.parent
+    return home / f"test-{durable.name}"
+
+
+def _home_in_memory() -> Path | None:
+    """A directory that is ours: anybody may have made one of that name."""
+    home = MEMORY / f"holdfast-{os.geteuid()}"
+    try:
+        if not home.exists() and shutil.disk_usage(MEMORY).free < ENOUGH_MEMORY:
+            return None
+        home.mkdir(mode=0o755, exist_ok=True)
+        found = home.lstat()
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return home if is_ours else None
 
 
 @contextmanager

@@ -1,2 +1,2 @@
 -- A new database as a copy of another one.
-create database {database} template {template}
+create database {database} template {template} strategy {strategy}
