@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from holdfast import Engine, Flow
 from holdfast.errors import Conflict, StoreError
+from holdfast.runtime.starter import Start, Starter
+from holdfast.store.session import Session
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +58,37 @@ async def test_a_conflict_in_start_many_stores_nothing(shop: Engine, evidence: E
     with pytest.raises(Conflict):
         await shop.start_many("order", [{"n": 1}, {"n": 2}], keys=["free", "taken"])
     assert evidence.ask("select count(*) from holdfast.instances") == 1
+
+
+async def test_callers_that_start_again_and_again_keep_two_commits_going(
+    shop: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One half is written while the other half makes its next starts; all in step they would wait for each other."""
+    sizes: list[int] = []
+    under_way = overlapped = 0
+    insert = Starter._insert  # pyright: ignore[reportPrivateUsage]
+
+    async def watched(starter: Starter, session: Session, starts: Sequence[Start]) -> None:
+        nonlocal under_way, overlapped
+        sizes.append(len(starts))
+        under_way += 1
+        overlapped += under_way > 1
+        try:
+            await insert(starter, session, starts)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(Starter, "_insert", watched)
+    left = iter(range(640))
+
+    async def call() -> None:
+        for n in left:
+            await shop.start("order", {"n": n})
+
+    await asyncio.gather(*(call() for _ in range(32)))
+    assert sum(sizes) == 640
+    assert overlapped >= len(sizes) / 4
+    assert 8 <= sum(sizes) / len(sizes) < 32
 
 
 async def test_organisations_have_keys_of_their_own(shop: Engine) -> None:
