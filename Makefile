@@ -23,7 +23,7 @@ demo: $(RUN) ## Run an order process on the embedded PostgreSQL and kill a worke
 	@$(BIN)/python examples/order.py $(ARGS)
 
 test: check ## Lint, types, layers, then all tests
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(DEV) ## Lint, format, types and layers, without running anything
 	$(BIN)/ruff check .
@@ -42,7 +42,7 @@ faults: properties ## The proof: long properties, then kills, crashes and freeze
 	@$(BIN)/python -m faults $(ARGS)
 
 properties: $(DEV) ## The long profile: property tests by the hundred thousand
-	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/core
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/runtime/test_model.py
 
 pooler: $(DEV) ## Run the pooler tests against PgBouncer, fetched on Debian and Ubuntu if it is not installed
 	@$(BIN)/python tests/poolers/fetch.py

@@ -37,10 +37,11 @@ class Bench:
         self.versions[name] = answer["version"]
         return answer
 
-    def alternate(self, contestants: dict[str, Callable[[], float]]) -> dict[str, float]:
-        """Every contestant once per round, round after round: a slow minute of the machine meets them all."""
+    def alternate(self, contestants: dict[str, Callable[[], float]], *, times: int = 1) -> dict[str, float]:
+        """Every contestant once per round, round after round: a slow minute of the machine meets them all. `times` as
+        many rounds are made for what is short and shaky."""
         figures: dict[str, list[float]] = {name: [] for name in contestants}
-        for number in range(1, self.rounds + 1):
+        for number in range(1, self.rounds * times + 1):
             for name, run in contestants.items():
                 figures[name].append(run())
             self.say(f"round {number}: " + ", ".join(f"{name} {figures[name][-1]:,.4g}" for name in contestants))

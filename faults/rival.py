@@ -17,6 +17,8 @@ from typing import Any
 from faults.worker import Hands, Task
 from holdfast import Engine
 from holdfast.errors import Busy, HoldfastError
+from holdfast.runtime import committer
+from holdfast.store import queue
 
 AT_ONCE = 32
 
@@ -36,9 +38,31 @@ async def send(engine: Engine, instance: str, event: str, number: int, tally: Co
             return
 
 
+def watch_claims(tally: Counter[str]) -> None:
+    """Whether a claim of work, or of signals, ever brings more than it was asked for."""
+    claim_work, lock = queue.claim_work, committer.lock
+
+    async def claim(session: Any, queues: Any, limit: int, worker: bytes) -> Any:
+        claimed = await claim_work(session, queues, limit, worker)
+        note(len(claimed), limit)
+        return claimed
+
+    async def lock_and_claim(session: Any, known: Any, claim: int, signals: int) -> Any:
+        locked = await lock(session, known, claim, signals)
+        note(locked.claimed, claim)
+        return locked
+
+    def note(got: int, limit: int) -> None:
+        tally["claims"] += got > 0
+        tally["overclaimed"] += got > limit
+
+    queue.claim_work, committer.lock = claim, lock_and_claim
+
+
 async def compete(task: dict[str, Any]) -> None:
     luck = random.Random(task["seed"])
     tally: Counter[str] = Counter()
+    watch_claims(tally)
     hands = Hands(Task(dsn=task["dsn"], sink=task["sink"], nap=0.01))
     async with Engine(task["dsn"]) as engine:
         hands.register(engine)

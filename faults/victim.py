@@ -26,22 +26,27 @@ from faults.client import SPACE
 from faults.report import ROOT
 from faults.worker import Hands, Task, opened
 from holdfast import Engine
+from holdfast.core.hands import OVER
 from holdfast.testing.failpoints import Failpoint, parse
 from holdfast.testing.failpoints import arm as set_failpoints
 
 EXPIRE = "update holdfast.workers set lease_until = clock_timestamp() where lease_until > clock_timestamp()"
 PATIENCE = 60.0
+PERSON = "ann"
 
 
 @dataclass
 class Life:
-    """What one process does: an instance of `flow` under `key`, its event `go` if it waits for one."""
+    """What one process does: an instance of `flow` under `key`, its event if it waits for one, the decision of its
+    task if it has one; `lingers` until nothing is left in the outbox either."""
 
     flow: str
     key: str
     failpoint: str = ""
     keyed: bool = True  # False: started without a key, in the commit that opens its first step
     event: str = ""
+    decision: str = ""
+    lingers: bool = False
     input: dict[str, Any] = field(default_factory=dict)
 
 
@@ -54,10 +59,23 @@ async def live(task: Task, life: Life, points: list[Failpoint]) -> None:
         if id is not None:
             if life.event:
                 await engine.signal_key(life.event, life.key, {"for": life.key}, id=uuid5(SPACE, life.key))
+            if life.decision:
+                await decide(engine, life, id)
             await engine.wait(id, timeout=PATIENCE)
-        else:
+        if id is None or life.lingers:
             await engine.drain(timeout=PATIENCE)
     await engine.close()
+
+
+async def decide(engine: Engine, life: Life, instance: UUID | str) -> None:
+    """A person who does not know whether they were heard asks again, with the same decision."""
+    async with asyncio.timeout(PATIENCE):
+        while not (tasks := await engine.tasks(instance)):
+            await asyncio.sleep(0.005)
+    [task] = tasks
+    if task.status not in OVER:
+        await engine.claim(task.id, by=PERSON)
+    await engine.decide(task.id, by=PERSON, decision=life.decision, id=uuid5(SPACE, life.key))
 
 
 async def begin(engine: Engine, life: Life) -> UUID | str | None:

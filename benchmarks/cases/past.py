@@ -45,7 +45,7 @@ def latencies(bench: Bench, full: str, small: str, title: str) -> list[Row]:
             found.setdefault((database, kind), []).append(p95(answer[kind]) * 1000)
         return found[database, "advances"][-1]
 
-    bench.alternate({"advance p95 ms, few": lambda: measure(small), "many": lambda: measure(full)})
+    bench.alternate({"advance p95 ms, few": lambda: measure(small), "many": lambda: measure(full)}, times=3)
     rows = []
     for kind, word in (("advances", "advance"), ("claims", "claim")):
         many, few = statistics.median(found[full, kind]), statistics.median(found[small, kind])

@@ -1,8 +1,8 @@
 """S2: a process is killed at its first point, its second, its third … and another one finishes each time.
 
 For each kind of step one process is caller and worker in one. It dies before its n-th statement, after its n-th
-COMMIT, before or after a handler, for n = 1, 2, 3 … until it comes through alive. Its heir asks for the same thing
-under the same key. After each death every invariant is judged from the database and the witness.
+COMMIT, before or after a handler or a delivery, for n = 1, 2, 3 … until it comes through alive. Its heir asks for the
+same thing under the same key. After each death every invariant is judged from the database and the witness.
 
 A kill before BEGIN, or before a statement that only sets or reads something, is the same event as a kill after the
 COMMIT before it, so those points are left out.
@@ -34,7 +34,8 @@ from holdfast.testing.wiring import statements
 
 IDLE: Final = ("begin", "rollback", "pin_", "use_", "read_clock", "read_next_due", "notify_workers", "count_open_work")
 PLACES: Final = (
-    "commit.after_commit", "handler.before", "handler.after", "call.before", "call.after", "lease.before_register",
+    "commit.after_commit", "handler.before", "handler.after", "call.before", "call.after", "delivery.before",
+    "delivery.after", "lease.before_register",
 )  # fmt: skip
 RETRY: Final = {"calls": flows.CALLS}
 WORKER: Final = {"lease": 20.0, "scan": 5.0}
@@ -46,13 +47,15 @@ LANES: Final = 2
 
 @dataclass(frozen=True)
 class Kind:
-    """A flow around one kind of step; `keyed` and `event` say how its process behaves."""
+    """A flow around one kind of step; the rest says how its process behaves."""
 
     name: str
     nodes: list[dict[str, Any]]
-    edges: list[tuple[str, str]]
+    edges: list[tuple[str, ...]]  # source, target, and what it leaves on if that is not the usual
     keyed: bool = True
     event: str = ""
+    decision: str = ""
+    lingers: bool = False
 
     @property
     def graph(self) -> dict[str, Any]:
@@ -60,11 +63,15 @@ class Kind:
             "name": self.name,
             "entry": self.nodes[0]["id"],
             "nodes": [*self.nodes, {"id": "end", "kind": "end"}],
-            "edges": [{"id": f"{a}>{b}", "source": a, "target": b} for a, b in self.edges],
+            "edges": [{"id": f"{a}>{b}", "source": a, "target": b, **_on(*on)} for a, b, *on in self.edges],
         }
 
     def life(self, key: str, failpoint: str = "") -> Life:
-        return Life(self.name, key, failpoint, self.keyed, self.event)
+        return Life(self.name, key, failpoint, self.keyed, self.event, self.decision, self.lingers)
+
+
+def _on(*event: str) -> dict[str, str]:
+    return {"on": event[0]} if event else {}
 
 
 def _task(id: str, handler: str = "work", **retry: float) -> dict[str, Any]:
@@ -83,8 +90,13 @@ KINDS: Final = [
                    {"id": "met", "kind": "join", "mode": "all"}],
          [("both", "left"), ("both", "right"), ("left", "met"), ("right", "met"), ("met", "end")]),
     Kind("child", [{"id": "inner", "kind": "sub_flow", "child": {"flow": "inner"}}], [("inner", "end")]),
-    Kind("effect", [{"id": "tell", "kind": "effect", "handler": "witness"}, _task("after")],
+    Kind("effect", [{"id": "tell", "kind": "effect", "handler": "witness", "retry": RETRY}, _task("after")],
+         [("tell", "after"), ("after", "end")], lingers=True),
+    Kind("receipt", [{"id": "tell", "kind": "effect", "handler": "witness", "awaits": True, "retry": RETRY},
+                     _task("after")],
          [("tell", "after"), ("after", "end")]),
+    Kind("human", [{"id": "ask", "kind": "human"}, _task("after")],
+         [("ask", "after", "approved"), ("after", "end")], decision="approved"),
     Kind("retried", [_task("shaky", "flaky", delay=0.02)], [("shaky", "end")]),
     Kind("plain", PLAIN, [("one", "two"), ("two", "end")]),
     Kind("fresh", PLAIN, [("one", "two"), ("two", "end")], keyed=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from uuid import uuid4
@@ -241,6 +242,63 @@ async def test_a_guard_that_never_holds_is_counted_and_buried(engine: Engine, ev
     assert "HF001" in letter.error["message"]
     assert (await engine.get(other.id)).status == "completed"
     assert (await engine.signal(id, "stop")).status == "completed"
+
+
+async def test_a_result_whose_guard_never_holds_is_buried(engine: Engine, evidence: Evidence) -> None:
+    async def echo(ctx: Context, data: Any) -> Any:
+        return data
+
+    engine.register("echo", echo)
+    await engine.publish(Flow("echoing").step("one", "echo").build())
+    evidence.connection.execute(GUARD)
+    cursed, other = await engine.start("echoing", {"cursed": 1}), await engine.start("echoing", {"n": 1})
+    await engine.drain(timeout=60)
+    [letter] = await engine.dead_letters()
+    assert (letter.instance_id, letter.source, letter.reason) == (cursed.id, "work", "ATTEMPTS_EXHAUSTED")
+    assert "HF001" in letter.error["message"]
+    assert (await engine.get(other.id)).status == "completed"
+    evidence.connection.execute("drop trigger cursed on holdfast.steps")
+    await engine.requeue(letter.id, by="ann", reason="the guard is gone")
+    await engine.drain(timeout=60)
+    assert (await engine.get(cursed.id)).status == "completed"
+
+
+async def test_a_poisoned_branch_does_not_fail_its_sibling(engine: Engine, evidence: Evidence) -> None:
+    """Both results of one instance come in one batch; only one of them cannot be stored."""
+    together = asyncio.Barrier(2)
+
+    async def clean(ctx: Context, data: Any) -> Any:
+        await together.wait()
+        return {"clean": True}
+
+    async def dirty(ctx: Context, data: Any) -> Any:
+        await together.wait()
+        return {"poison": True}
+
+    engine.register("clean", clean)
+    engine.register("dirty", dirty)
+    graph: dict[str, Any] = {
+        "name": "branches",
+        "entry": "both",
+        "nodes": [
+            {"id": "both", "kind": "split"},
+            {"id": "clean", "kind": "task", "handler": "clean"},
+            {"id": "dirty", "kind": "task", "handler": "dirty"},
+            {"id": "met", "kind": "join", "mode": "all"},
+            {"id": "end", "kind": "end"},
+        ],
+        "edges": [
+            {"id": f"{a}>{b}", "source": a, "target": b}
+            for a, b in [("both", "clean"), ("both", "dirty"), ("clean", "met"), ("dirty", "met"), ("met", "end")]
+        ],
+    }
+    await engine.publish(graph)
+    evidence.connection.execute(POISON)
+    instance = await engine.start("branches")
+    await engine.drain(timeout=60)
+    outcomes = {s.name: (s.status, s.error and s.error["code"]) for s in await engine.steps(instance.id)}
+    assert outcomes["dirty"] == ("failed", "RESULT_REFUSED")
+    assert outcomes["clean"] == ("completed", None)
 
 
 async def test_the_signal_that_failed_is_counted_not_the_oldest(engine: Engine, evidence: Evidence) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import Context, Engine, Flow
 from holdfast.errors import Refused
+from holdfast.runtime.effects.delivery import Delivery
 from holdfast.store.session import Session
 from holdfast.testing import failpoint
 from holdfast.testing.failpoints import ACTIONS, POINTS, Failpoint, InjectedFault, install_failpoints, parse
@@ -213,6 +214,33 @@ async def test_a_call_can_fail_inside_its_transaction(engine: Engine) -> None:
         instance = await engine.start("calling")
         await engine.drain(timeout=30)
     assert point.hits == 2
+    assert (await engine.get(instance.id)).status == "completed"
+
+
+async def test_a_delivery_that_is_told_to_fail_is_made_again_under_its_key(engine: Engine) -> None:
+    keys: list[str] = []
+
+    @engine.effect("note")
+    async def note(delivery: Delivery, data: Any) -> None:
+        keys.append(delivery.key)
+
+    await engine.publish(
+        {
+            "name": "telling",
+            "entry": "tell",
+            "nodes": [
+                {"id": "tell", "kind": "effect", "handler": "note", "awaits": True, "retry": {"calls": 3}},
+                {"id": "end", "kind": "end"},
+            ],
+            "edges": [{"id": "e", "source": "tell", "target": "end"}],
+        }
+    )
+    with failpoint("delivery.after", "error") as point:
+        instance = await engine.start("telling")
+        await engine.drain(timeout=30)
+    assert point.hits == 2
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
     assert (await engine.get(instance.id)).status == "completed"
 
 

@@ -15,6 +15,8 @@ from holdfast.payloads import WARN_BYTES, encode, is_large
 
 log = logging.getLogger("holdfast.payloads")
 
+Id = str | UUID
+
 MOST_KEY_BYTES: Final = 500
 MOST_TEXT_BYTES: Final = 2000
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
@@ -31,7 +33,7 @@ def take_payload(value: Any, place: str, about: str = "") -> bytes:
     return raw
 
 
-def take_id(id: str | UUID) -> bytes:
+def take_id(id: Id) -> bytes:
     if isinstance(id, UUID):
         return id.bytes
     try:

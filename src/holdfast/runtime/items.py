@@ -44,6 +44,7 @@ class Item(msgspec.Struct, gc=False):
     receipt: str | None = None  # the signal's own id: it must be applied once
     answer: asyncio.Future[Any] | None = None  # of an Outcome
     tries: int = 0
+    refused_alone: int = 0  # by a guard, in a transaction of its own
     unsure: bool = False  # the answer of a commit with it was lost: it may have been applied
     input: bytes | None = None  # what the step was called with, should its result turn out not to be storable
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance

@@ -119,17 +119,25 @@ class Mishaps:
 
     async def _one_by_one(self, session: Session, items: list[Item]) -> None:
         """Each instance in a transaction of its own: the innocent commit, the culprit is found."""
-        committer = self._committer
         groups: dict[bytes, list[Item]] = {}
         for item in items:
             groups.setdefault(item.instance, []).append(item)
         for group in groups.values():
-            try:
-                await committer.attempt(session, group, 0, set())
-            except DatabaseError as own:
-                await session.run([ROLLBACK])
-                committer.forget({group[0].instance})
-                await self._culprit(session, group, own)
+            await self._apart(session, group)
+
+    async def _apart(self, session: Session, group: list[Item]) -> None:
+        """Of several signals for one instance, too, only the culprit is to blame."""
+        committer = self._committer
+        try:
+            await committer.attempt(session, group, 0, set())
+        except DatabaseError as own:
+            await session.run([ROLLBACK])
+            committer.forget({group[0].instance})
+            if len(group) == 1:
+                await self._culprit(session, group[0], own)
+                return
+            for item in group:
+                await self._apart(session, [item])
 
     async def _claimed_one_by_one(self, session: Session) -> None:
         """The poison may lie in the queue: one signal at a time until it shows, then count it against that one."""
@@ -150,19 +158,21 @@ class Mishaps:
             if not claimed:
                 return
 
-    async def _culprit(self, session: Session, group: list[Item], error: DatabaseError) -> None:
-        log.error("Instance %s cannot be committed: %s", group[0].instance.hex(), error)
-        if _kind(error) in ("race", "passing"):
-            for item in group:
-                item.tries = 0
+    async def _culprit(self, session: Session, item: Item, error: DatabaseError) -> None:
+        log.error("Instance %s cannot be committed: %s", item.instance.hex(), error)
+        kind = _kind(error)
+        item.refused_alone += kind == "race"
+        if kind == "passing" or (kind == "race" and item.refused_alone < MAX_ATTEMPTS):
+            item.tries = 1  # nothing is decided without locks any more
             await asyncio.sleep(PAUSE)
-            self._again(group)
-            return
-        for item in group:
-            if isinstance(item.signal, WorkDone):
-                self._again([_as_failure(item, error)])
-            else:
-                self.give_up([item], _as_store_error(error))
+            self._again([item])
+        elif kind == "race" and isinstance(item.signal, WorkDone | WorkFailed):
+            # Alone and under its locks nobody can be faster: what is stored does not fit together.
+            await self._bury_work(session, item, item.signal, _as_exhausted(error))
+        elif isinstance(item.signal, WorkDone):
+            self._again([_as_failure(item, error)])
+        else:
+            self.give_up([item], _as_store_error(error))
 
     def give_up(self, items: list[Item], error: HoldfastError) -> None:
         for item in items:
@@ -260,6 +270,10 @@ def _as_failure(item: Item, error: DatabaseError) -> Item:
     assert isinstance(done, WorkDone)
     failure = Failure("RESULT_REFUSED", f"The database refused the result: {error.text}")
     return Item(item.instance, WorkFailed(done.path, done.step, done.fence, failure, 1, False, item.input))
+
+
+def _as_exhausted(error: DatabaseError) -> HoldfastError:
+    return HoldfastError(f"The database refused it {MAX_ATTEMPTS} times: {error}", code="ATTEMPTS_EXHAUSTED")
 
 
 def _as_store_error(error: DatabaseError) -> StoreError:

@@ -23,13 +23,13 @@ from holdfast.store.repair import Stuck
 from holdfast.store.session import Session
 
 if TYPE_CHECKING:
-    from holdfast.runtime.engine import Engine
+    from holdfast.runtime.engine.base import Base
 
 OLD = timedelta(minutes=10)
 
 
 class Operations:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Base) -> None:
         self._engine = engine
 
     async def stuck(self, older_than: timedelta | float, after: str | UUID | None, limit: int) -> list[Stuck]:

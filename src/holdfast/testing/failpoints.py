@@ -39,6 +39,8 @@ POINTS: Final = {
     "handler.after": "the handler has answered, nobody knows",
     "call.before": "a call's transaction is open, its function not called",
     "call.after": "the function has answered, nothing is written",
+    "delivery.before": "an effect is leased and counted, nothing of it is sent",
+    "delivery.after": "the target has answered, nothing is stored",
     "lease.before_register": "a worker is about to take its lease",
     "lease.before_renew": "the lease is about to be renewed",
     "lease.after_renew": "the lease has been renewed",

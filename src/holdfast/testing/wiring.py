@@ -13,6 +13,7 @@ import psycopg
 
 from holdfast.runtime.calls import Calls
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.worker import Worker
 from holdfast.store.lease import Lease
@@ -40,6 +41,7 @@ def wire() -> None:
     _wrap(Committer, "committed", _blocking("commit.before_acting"))
     _wrap(Executor, "_call", _around("handler.before", "handler.after"))
     _wrap(Calls, "_run_function", _around("call.before", "call.after"))
+    _wrap(EffectsWorker, "_call", _around("delivery.before", "delivery.after"))
     _wrap(Worker, "_round", _around("scan.before", "scan.after"))
     _wrap(Worker, "stop", _around("worker.before_stop"))
     _wrap(Lease, "_register", _in_thread("lease.before_register"))

@@ -1,0 +1,20 @@
+"""The engine: what a user holds. It wires the parts together and speaks their verbs; it decides nothing itself.
+
+async with Engine() as engine:                # embedded PostgreSQL; Engine("postgresql://…") for yours
+    engine.register("reserve", reserve)
+    await engine.publish(Flow("order").step("reserve", "reserve").build())
+    instance = await engine.start("order", {"amount": 5}, key="order-17")
+    await engine.drain()
+"""
+
+from __future__ import annotations
+
+from holdfast.runtime.engine.deciding import Deciding
+from holdfast.runtime.engine.operating import Operating
+from holdfast.runtime.engine.starting import Starting
+
+__all__ = ["Engine"]
+
+
+class Engine(Starting, Deciding, Operating):
+    """One class in several files, each with the verbs of one kind."""

@@ -1,0 +1,185 @@
+"""What every verb of the engine stands on: its parts, their life, the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Self
+
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.committer import Committer, Options
+from holdfast.runtime.effects import outbox
+from holdfast.runtime.effects.kinds import Kind, Kinds
+from holdfast.runtime.effects.options import EffectOptions
+from holdfast.runtime.handlers import Registry
+from holdfast.runtime.metrics import Stats
+from holdfast.runtime.operations import Operations
+from holdfast.runtime.starter import Starter
+from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.wakeups import Notifier
+from holdfast.runtime.worker import Worker, WorkerOptions
+from holdfast.settings import Settings
+from holdfast.store import embedded
+from holdfast.store.borrowed import BorrowedVerbs
+from holdfast.store.dial import Address
+from holdfast.store.migrate import migrate
+from holdfast.store.session import Session
+from holdfast.store.standing import StandingSession
+
+
+class Base:
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        org: str | None = None,
+        options: Options | None = None,
+        direct_dsn: str | None = None,
+        pooled: bool | None = None,
+    ) -> None:
+        settings = Settings.from_environment()
+        self.dsn: str = Address(
+            dsn or settings.dsn,
+            direct=direct_dsn or settings.direct_dsn,
+            pooled=settings.pooled if pooled is None else pooled,
+        )
+        self.org = org or settings.org
+        self.options = options or Options(keep_early=settings.keep_early)
+        self._operations = Operations(self)
+        self.handlers = Registry()
+        self.calls = Registry()
+        self.effect_kinds = Kinds()
+        self.effect_options = EffectOptions.from_environment()
+        self.telemetry = Telemetry()
+        self.catalog = Catalog()
+        self._stack = contextlib.AsyncExitStack()
+        self._worker: Worker | None = None
+        self._open = False
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        try:
+            await self._open_parts()
+        except BaseException:
+            await self._stack.aclose()  # what was opened before the failure
+            raise
+
+    async def _open_parts(self) -> None:
+        if not self.dsn:
+            server = await asyncio.to_thread(embedded.start)
+            self.dsn = server.dsn
+        await asyncio.to_thread(migrate, self.dsn)
+        self.telemetry.refresh()
+        self._session = await StandingSession.open(self.dsn)
+        self._stack.push_async_callback(self._session.close)
+        self._notifier = Notifier(self._session)
+        self._stack.push_async_callback(self._notifier.stop)
+        self._starter = Starter(self.dsn)
+        self._stack.push_async_callback(self._starter.close)
+        self.committer = Committer(self.dsn, self.catalog, self.options)
+        self._stack.push_async_callback(self.committer.stop)
+        await self.committer.start()
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+        await self._stack.aclose()
+
+    # --- what this process can do ----------------------------------------------------------------------------------
+
+    def handler(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function as the handler of that name."""
+        return lambda function: self.register(name, function)
+
+    def register(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.handlers.register(name, function)
+
+    def call(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function as an operation that runs inside the engine's transaction: `async def f(ctx, data)`."""
+        return lambda function: self.calls.register(name, function)
+
+    def effect(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function that delivers effects of that kind: `def f(ctx, data)`, sync or async."""
+        return lambda function: self.register_effect(name, function)
+
+    def register_effect(self, name: str, kind: Callable[..., Any] | Kind) -> Any:
+        self.effect_kinds.register(name, kind)
+        return kind
+
+    # --- work ------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def worker(self, **options: Any) -> AsyncGenerator[Worker, None]:
+        """Run handlers in this process for as long as the block lasts."""
+        self._opened()
+        if self._worker is not None:
+            raise Conflict("A worker runs in this engine already.", code="WORKER_RUNNING")
+        worker = Worker(
+            self.dsn,
+            self.committer,
+            self.handlers,
+            self.calls,
+            self._notifier,
+            self.telemetry,
+            WorkerOptions(**options),
+        )
+        outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
+        await worker.start()
+        self._worker = worker
+        try:
+            yield worker
+        finally:
+            self._worker = None
+            await worker.stop()
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Run what is due in this process until nothing is left: for tests and scripts."""
+        async with contextlib.AsyncExitStack() as stack:
+            worker = self._worker or await stack.enter_async_context(self.worker())
+            async with asyncio.timeout(timeout):
+                while not await worker.is_done():
+                    await asyncio.sleep(0.002)
+
+    def wake(self) -> None:
+        """Look for work now."""
+        if self._worker is not None:
+            self._worker.wake()
+
+    def _announce(self) -> None:
+        self.wake()
+        self._notifier.hint()
+
+    def stats(self) -> Stats:
+        counters, worker = self.committer.counters, self._worker
+        return Stats(
+            commits=counters.commits,
+            steps_closed=counters.steps,
+            batches_retried=counters.retried,
+            results_rejected=counters.rejected,
+            handlers_running=worker.executor.running if worker else 0,
+            jobs_queued=len(worker.executor.jobs) if worker else 0,
+            results_buffered=len(self.committer.buffer),
+            instances_cached=len(self.committer.cache),
+            lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
+        )
+
+    @property
+    def _borrowed(self) -> BorrowedVerbs:
+        return BorrowedVerbs(self.org)
+
+    def _opened(self) -> Session:
+        if not self._open:
+            raise HoldfastError(
+                "The engine is not open.", code="ENGINE_CLOSED", hint="Use it inside `async with Engine() as engine:`."
+            )
+        return self._session

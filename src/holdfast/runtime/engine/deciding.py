@@ -1,0 +1,75 @@
+"""The tasks of people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.runtime.edge import Id
+from holdfast.runtime.engine.signalling import Signalling
+from holdfast.runtime.tasks import Tasks
+from holdfast.store.tasks import Task, TaskEvent
+
+
+class Deciding(Signalling):
+    async def tasks(
+        self,
+        instance_id: Id | None = None,
+        *,
+        role: str | None = None,
+        assignee: str | None = None,
+        status: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
+    ) -> list[Task]:
+        """The tasks of an instance, or an inbox: what is open, most urgent first; `after` is the last of a page."""
+        return await self._tasks.list(
+            instance_id, role=role, assignee=assignee, status=status, after=after, limit=limit
+        )
+
+    async def task(self, task_id: Id) -> Task:
+        return await self._tasks.get(task_id)
+
+    async def task_events(self, task_id: Id) -> list[TaskEvent]:
+        """Who did what with a task."""
+        return await self._tasks.events(task_id)
+
+    async def claim(self, task_id: Id, *, by: str, roles: Sequence[str] | None = None) -> Task:
+        """Take a task: of any number of people exactly one gets it. If `roles` are given, one must be the task's."""
+        return await self._tasks.claim(task_id, by, roles)
+
+    async def release(self, task_id: Id, *, by: str) -> Task:
+        """Give a task back, for others to claim."""
+        return await self._tasks.release(task_id, by)
+
+    async def assign(self, task_id: Id, *, to: str, by: str, reason: str | None = None) -> Task:
+        """Give a task to somebody, whoever has it now."""
+        return await self._tasks.assign(task_id, to, by, reason)
+
+    async def delegate(self, task_id: Id, *, to: str, by: str, reason: str | None = None) -> Task:
+        """Pass on a task that is in one's own hands."""
+        return await self._tasks.delegate(task_id, to, by, reason)
+
+    async def decide(
+        self,
+        task_id: Id,
+        *,
+        by: str,
+        decision: str,
+        comment: str | None = None,
+        data: Any = None,
+        roles: Sequence[str] | None = None,
+        capabilities: Sequence[str] = (),
+        id: Id | None = None,
+        if_version: int | None = None,
+        conn: Any = None,
+    ) -> Task:
+        """Decide a task; answered when it is committed. With `conn` it is sent in the caller's transaction."""
+        return await self._tasks.decide(
+            self._apply, task_id, by=by, decision=decision, comment=comment, data=data, roles=roles,
+            capabilities=capabilities, signal_id=id, if_version=if_version, conn=conn,
+        )  # fmt: skip
+
+    @property
+    def _tasks(self) -> Tasks:
+        return Tasks(self._opened(), self.org)

@@ -1,0 +1,113 @@
+"""What an operator does: effects, dead letters, what is stuck, upkeep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.runtime.dead_letters import LetterFilter, Letters, Resolved
+from holdfast.runtime.edge import Id, take_id
+from holdfast.runtime.effects import outbox
+from holdfast.runtime.engine.reading import Reading
+from holdfast.runtime.operations import OLD
+from holdfast.runtime.rebuild import Rebuilt
+from holdfast.runtime.retention import Retention
+from holdfast.runtime.stuck import Reenqueued
+from holdfast.store.dead_letters import DeadLetter
+from holdfast.store.doctor import Report
+from holdfast.store.effects import Effect
+from holdfast.store.maintenance import Upkeep
+from holdfast.store.repair import Stuck
+
+
+class Operating(Reading):
+    async def effects(self, instance_id: Id) -> list[Effect]:
+        """The effects of an instance, oldest first, each with the evidence of its last attempt."""
+        await self.get(instance_id)
+        return await outbox.list_effects(self._opened(), self.org, instance_id)
+
+    async def replay_effect(self, effect_id: Id, *, by: str | None = None, reason: str | None = None) -> Effect:
+        """Let a dead effect be delivered again, under the same key and with as many attempts as it had at first."""
+        replayed = await outbox.replay_effect(self._opened(), self.org, effect_id, by, reason)
+        self._announce()
+        return replayed
+
+    # --- dead letters ----------------------------------------------------------------------------------------------
+
+    async def dead_letters(
+        self,
+        instance_id: Id | None = None,
+        *,
+        reason: str | None = None,
+        source: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
+    ) -> list[DeadLetter]:
+        """Open dead letters, newest first; `after` is the id of the last one of the page before."""
+        return await self._letters.page(LetterFilter(instance_id, reason, source), after, limit)
+
+    async def dead_letter(self, letter_id: Id) -> DeadLetter:
+        return await self._letters.get(letter_id)
+
+    async def requeue(
+        self, letter_id: Id, input: Any = None, *, by: str | None = None, reason: str | None = None
+    ) -> DeadLetter:
+        """Put back what one dead letter is about; answers the letter as it is then."""
+        return await self._letters.requeue(letter_id, input, by, reason)
+
+    async def replay_dead_letters(
+        self,
+        ids: Iterable[Id] | None = None,
+        *,
+        filter: LetterFilter | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> Resolved:
+        """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through."""
+        return await self._letters.replay(ids, filter, by, reason, dry_run=dry_run)
+
+    async def discard_dead_letters(
+        self,
+        ids: Iterable[Id] | None = None,
+        *,
+        filter: LetterFilter | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> Resolved:
+        """Let go of dead letters: those with these ids, or all open ones that the filter lets through."""
+        return await self._letters.discard(ids, filter, by, reason, dry_run=dry_run)
+
+    @property
+    def _letters(self) -> Letters:
+        return Letters(self._opened(), self.org, self._announce)
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    async def stuck(
+        self, *, older_than: timedelta | float = OLD, after: Id | None = None, limit: int = 50
+    ) -> Sequence[Stuck]:
+        """Unfinished instances that nothing will move any more, by id; `after` is the last one of the page before."""
+        self._opened()
+        return await self._operations.stuck(older_than, after, limit)
+
+    async def reenqueue(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Reenqueued:
+        """Put what a stuck instance waits for back into the queues: open steps, timers, news of a sub-flow."""
+        return await self._operations.reenqueue(self._opened(), take_id(instance_id), by, reason)
+
+    async def rebuild(
+        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, dry_run: bool = False
+    ) -> Rebuilt:
+        """Make an instance's snapshot anew from its steps; refused when anything would be lost."""
+        return await self._operations.rebuild(self._opened(), take_id(instance_id), by, reason, dry_run)
+
+    async def maintain(self, retention: Retention | None = None) -> Sequence[Upkeep]:
+        """The upkeep of the database, every task once: partitions, expiry, and what `retention` names."""
+        self._opened()
+        return await self._operations.maintain(retention)
+
+    async def doctor(self, **thresholds: float) -> Report:
+        """Examine the database: what is wrong, how badly, and what to do about it."""
+        return await self._operations.doctor(thresholds)

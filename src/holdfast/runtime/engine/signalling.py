@@ -1,0 +1,151 @@
+"""What changes an instance that runs: events, control, other moments for its timers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Suspend
+from holdfast.core.status import TERMINAL
+from holdfast.errors import Conflict
+from holdfast.runtime.edge import Id, check_key, check_text, take_id, take_payload
+from holdfast.runtime.engine.reading import Reading
+from holdfast.runtime.items import Item
+from holdfast.runtime.refusals import noted_refusal
+from holdfast.runtime.starter import new_id
+from holdfast.runtime.timers import cancelled, rescheduled, take_moment
+from holdfast.store.keyed import send_keyed
+from holdfast.store.reads import Instance
+from holdfast.store.timers import Later, send_later
+
+
+class Signalling(Reading):
+    async def signal(
+        self,
+        instance_id: Id,
+        event: str,
+        payload: Any = None,
+        *,
+        node: str | None = None,
+        token: str | None = None,
+        id: Id | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        if_version: int | None = None,
+        at: datetime | None = None,
+        delay: float | None = None,
+        conn: Any = None,
+    ) -> Instance:
+        """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal.
+
+        With `at` or `delay` (seconds) it is kept until it is due; a refusal then is a dead letter.
+        """
+        raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
+        for text, what in ((event, "event"), (node, "node"), (token, "token"), (by, "actor")):
+            check_text(text, what)
+        moment, seconds = take_moment(at, delay)
+        signal_id = new_id(self.org, None, None) if id is None else take_id(id)
+        if conn is not None or moment is not None or seconds is not None:
+            later = Later(
+                take_id(instance_id), event, raw, signal_id, node, token, by, capabilities, if_version, moment, seconds
+            )
+            return await (self._send_later(later) if conn is None else self._borrowed.signal(conn, later))
+        item = Item(
+            take_id(instance_id),
+            EventArrived(signal_id, event, raw, node, token, if_version),
+            Actor(by or "system", tuple(capabilities)),
+            receipt=str(UUID(bytes=signal_id)),  # also of an id made here: a lost answer makes the engine repeat itself
+        )
+        return await self._apply(item, is_repeatable=id is not None)
+
+    async def _send_later(self, later: Later) -> Instance:
+        async with noted_refusal(self._opened(), later.instance, later, later.by):
+            await send_later(self._opened(), self.org, later)
+        self._announce()
+        return await self.get(UUID(bytes=later.instance))
+
+    async def signal_key(
+        self, event: str, key: str, payload: Any = None, *, id: Id | None = None, by: str | None = None
+    ) -> str:
+        """Send an event to every wait with that key, and keep it for waits that are yet to open. The event's id."""
+        raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
+        check_key(key, "event key")
+        check_text(event, "event")
+        check_text(by, "actor")
+        signal_id = new_id(self.org, key, None) if id is None else take_id(id)
+        await send_keyed(self._opened(), self.org, event, key, raw, signal_id, by, self.options.keep_early)
+        self._announce()
+        return str(UUID(bytes=signal_id))
+
+    async def cancel(
+        self,
+        instance_id: Id,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        if_version: int | None = None,
+        conn: Any = None,
+    ) -> Instance:
+        """Stop an instance: what rests ends now, handlers that are out finish and are recorded."""
+        check_text(reason, "reason")
+        check_text(by, "actor")
+        if conn is not None:
+            return await self._borrowed.cancel(conn, take_id(instance_id), reason, by)
+        return await self._control(instance_id, Cancel(reason, if_version), by)
+
+    async def abort(
+        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, if_version: int | None = None
+    ) -> Instance:
+        """End an instance at once; late results are refused."""
+        return await self._control(instance_id, Abort(reason, if_version), by)
+
+    async def suspend(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR"), by)
+
+    async def resume(self, instance_id: Id, *, by: str | None = None) -> Instance:
+        return await self._control(instance_id, Resume(), by)
+
+    async def force_fail(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return await self._control(instance_id, ForceFail(reason), by)
+
+    async def _control(self, instance_id: Id, signal: Signal, by: str | None) -> Instance:
+        check_text(getattr(signal, "reason", None), "reason")
+        check_text(by, "actor")
+        return await self._apply(Item(take_id(instance_id), signal, Actor(by or "system")))
+
+    async def _apply(self, item: Item, *, is_repeatable: bool = False) -> Instance:
+        view = await self.get(str(UUID(bytes=item.instance)))  # somebody else's instance is not found, here too
+        async with noted_refusal(self._opened(), item.instance, item.signal, item.actor.id):
+            if view.status in TERMINAL and not is_repeatable:
+                raise Conflict(f"The instance is over: {view.status}.", code="INSTANCE_OVER", hint="Start a new one.")
+            await self.committer.apply(item)
+        self._announce()
+        return await self.get(view.id)
+
+    async def reschedule(
+        self,
+        instance_id: Id,
+        node: str | None,
+        *,
+        at: datetime | None = None,
+        delay: float | None = None,
+        token: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Instance:
+        """Another moment for the timer or deadline a node waits for, or (None) for the timeout of the instance."""
+        return await self._control(instance_id, rescheduled(node, at, delay, token, reason), by)
+
+    async def cancel_timer(
+        self,
+        instance_id: Id,
+        node: str | None,
+        *,
+        token: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Instance:
+        """No moment at all: a timer waits until it is rescheduled, a deadline or timeout is lifted."""
+        return await self._control(instance_id, cancelled(node, token, reason), by)
