@@ -12,8 +12,9 @@ import pytest
 from holdfast import Context, Engine, Flow
 from holdfast.errors import Conflict, PayloadError
 from holdfast.payloads.plain import check
+from holdfast.store.session import Disconnected, Session
 from holdfast.testing import failpoint
-from running import until
+from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,19 @@ async def test_one_id_with_two_bodies_in_one_batch(engine: Engine) -> None:
         assert refused in ([False, True, False], [True, False, True]), answers
     steps = await engine.steps(instance.id)
     assert len(steps) == 11
+
+
+async def test_a_connection_that_is_closed_after_the_last_answer_is_lost(engine: Engine, evidence: Evidence) -> None:
+    """The server's last words came instead of the end of a flush, and were taken for the answer to nothing."""
+    session = await Session.open(engine.dsn)
+    try:
+        pid = session._pg.backend_pid  # pyright: ignore[reportPrivateUsage]
+        evidence.ask("select pg_terminate_backend(%s, 10000)", pid)
+        with pytest.raises(Disconnected):
+            await session.run([])
+        assert session.broken
+    finally:
+        await session.close()
 
 
 @pytest.mark.parametrize("kind", ["handler", "call"])

@@ -202,6 +202,8 @@ class Session:
                         if error is not None:
                             raise error
                         return results
+                    if len(results) == len(names):  # instead of the end of the flush: the connection is being closed
+                        raise psycopg.OperationalError(result.get_error_message())
                     if result.status == pq.ExecStatus.FATAL_ERROR and error is None:
                         error = _error(result, names[len(results)])
                     results.append(result)
