@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast import Context, Engine
+from holdfast import Context, Engine, Flow
 
 PATIENCE = 30.0
 
@@ -36,6 +38,35 @@ async def until(condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
             return answer
         assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
         await asyncio.sleep(0.01)
+
+
+def fast_place() -> str | None:
+    """Where servers that live for one test have their files: in memory, if there is room."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30 else None
+
+
+STEPS = ("one", "two", "three")
+
+
+def journey(retries: int = 1) -> Any:
+    flow = Flow("journey")
+    for name in STEPS:
+        flow = flow.step(name, "step", retries=retries)
+    return flow.build()
+
+
+def counting(engine: Engine) -> Counter[tuple[str, str]]:
+    """How often the step of each instance was called."""
+    calls: Counter[tuple[str, str]] = Counter()
+
+    @engine.handler("step")
+    async def step(ctx: Context, data: Any) -> Any:
+        calls[ctx.instance, ctx.step] += 1
+        await asyncio.sleep(0.001)
+        return data
+
+    return calls
 
 
 class Evidence:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cli_process import command
 
 import holdfast
 from holdfast.cli.output import without_password
-from holdfast.store import embedded
 from holdfast.store.migrate import latest
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Below /tmp: under root, pytest's own temporary directories are closed to the server's account."""
-    place = Path(tempfile.mkdtemp(prefix="hf-cli-"))
-    place.chmod(0o755)
-    yield place
-    for found in place.rglob("holdfast-embedded"):
-        embedded.stop(found.parent, mode="immediate")
-    shutil.rmtree(place)
 
 
 def answer(*arguments: str, **environment: str) -> Any:

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 import pytest
 from effect_servers import Mailbox, Receiver, running_mailbox, running_receiver
 
-from running import Evidence
-
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
@@ -18,10 +16,3 @@ def receiver() -> Iterator[Receiver]:
 def mail_server() -> Iterator[tuple[Mailbox, int]]:
     with running_mailbox() as mail_server:
         yield mail_server
-
-
-@pytest.fixture
-def evidence(holdfast_dsn: str) -> Iterator[Evidence]:
-    evidence = Evidence(holdfast_dsn)
-    yield evidence
-    evidence.close()

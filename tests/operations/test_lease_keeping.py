@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +106,9 @@ async def test_calls_that_hold_every_connection_keep_the_lease(engine: Engine, e
 
 
 @pytest.fixture
-def small_server() -> Iterator[str]:
+def small_server(home: Path) -> str:
     """A server with few connections, for a test that takes all of them."""
-    place = Path(tempfile.mkdtemp(prefix="hf-small-"))
-    place.chmod(0o755)
-    try:
-        yield embedded.start(place / "pg", settings={"max_connections": "25"}).dsn
-    finally:
-        embedded.stop(place / "pg", mode="immediate")
-        shutil.rmtree(place)
+    return embedded.start(home / "pg", settings={"max_connections": "25"}).dsn
 
 
 def _every_connection(dsn: str) -> list[psycopg.Connection[Any]]:

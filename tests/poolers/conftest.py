@@ -10,7 +10,6 @@ import pytest
 
 from holdfast import Engine
 from proxy import pooling_proxy
-from running import Evidence
 
 SIZE = 3
 
@@ -48,10 +47,3 @@ def through(kind: str, dsn: str, size: int = SIZE) -> Iterator[str]:
 def pooled(request: pytest.FixtureRequest, holdfast_dsn: str) -> Iterator[Pooled]:
     with through(request.param, holdfast_dsn) as address:
         yield Pooled(address, holdfast_dsn)
-
-
-@pytest.fixture
-def evidence(holdfast_dsn: str) -> Iterator[Evidence]:
-    evidence = Evidence(holdfast_dsn)
-    yield evidence
-    evidence.close()

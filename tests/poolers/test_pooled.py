@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +14,11 @@ from witness import Witness, witnessed_worker
 from conftest import Pooled, kinds, through
 from holdfast import Context, Engine, Flow
 from holdfast.store import embedded
-from running import Evidence, until
+from running import STEPS, Evidence, counting, journey, until
 
 pytestmark = pytest.mark.anyio
 
-STEPS = ("one", "two", "three")
 FLOWS = 60
-
-
-def journey(retries: int = 1) -> Any:
-    flow = Flow("journey")
-    for name in STEPS:
-        flow = flow.step(name, "step", retries=retries)
-    return flow.build()
-
-
-def counting(engine: Engine) -> Counter[tuple[str, str]]:
-    calls: Counter[tuple[str, str]] = Counter()
-
-    @engine.handler("step")
-    async def step(ctx: Context, data: Any) -> Any:
-        calls[ctx.instance, ctx.step] += 1
-        return data
-
-    return calls
 
 
 def each_step_once(evidence: Evidence) -> None:
@@ -159,19 +136,6 @@ async def test_the_work_of_a_killed_process_is_taken_over(pooled: Pooled, eviden
     assert witness.calls == {(id, step): calls for id in ids for step, calls in (("hold", 2), ("after", 1))}
     assert evidence.rows("select count(*), max(calls) from holdfast.steps where node = 'hold'") == [(8, 2)]
     assert left_behind(pooled) == []
-
-
-@pytest.fixture
-def own_server() -> Iterator[tuple[Path, str]]:
-    """Below /tmp and open: under root, pytest's own directories are closed to the account the server runs as."""
-    place = Path(tempfile.mkdtemp(prefix="hf-restart-"))
-    place.chmod(0o755)
-    directory = place / "pg"
-    try:
-        yield directory, embedded.start(directory).dsn
-    finally:
-        embedded.stop(directory, mode="immediate")
-        shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("kind", kinds())

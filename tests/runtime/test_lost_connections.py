@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from runtime_proxy import lossy_door
 
-from holdfast import Context, Engine, Flow
+from holdfast import Engine
 from holdfast.errors import StoreError
 from holdfast.store import embedded
-from running import Evidence, until
+from running import STEPS, Evidence, counting, journey, until
 
 pytestmark = pytest.mark.anyio
 
-STEPS = ("one", "two", "three")
 FLOWS = 40
-
-
-def journey(retries: int = 1) -> Any:
-    flow = Flow("journey")
-    for name in STEPS:
-        flow = flow.step(name, "step", retries=retries)
-    return flow.build()
-
-
-def counting(engine: Engine) -> Counter[tuple[str, str]]:
-    calls: Counter[tuple[str, str]] = Counter()
-
-    @engine.handler("step")
-    async def step(ctx: Context, data: Any) -> Any:
-        calls[ctx.instance, ctx.step] += 1
-        await asyncio.sleep(0.001)
-        return data
-
-    return calls
 
 
 def each_step_once(evidence: Evidence) -> None:
@@ -123,19 +99,6 @@ async def test_reads_and_requests_find_a_new_connection(holdfast_dsn: str, evide
             assert len((await engine.list()).items) == 1 + round
             assert (await engine.start("journey", key=f"k{round}")).key == f"k{round}"
         assert (await engine.abort(instance.id)).status == "aborted"
-
-
-@pytest.fixture
-def own_server() -> Iterator[tuple[Path, str]]:
-    """Below /tmp and open: under root, pytest's own directories are closed to the account the server runs as."""
-    place = Path(tempfile.mkdtemp(prefix="hf-restart-"))
-    place.chmod(0o755)
-    directory = place / "pg"
-    try:
-        yield directory, embedded.start(directory).dsn
-    finally:
-        embedded.stop(directory, mode="immediate")
-        shutil.rmtree(place)
 
 
 async def test_everything_completes_when_the_server_dies_and_comes_back(own_server: tuple[Path, str]) -> None:

@@ -8,9 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -27,15 +26,8 @@ START = "server = embedded.start(pathlib.Path(sys.argv[1]))"
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A fresh path below /tmp: under root, pytest's own temporary directories are closed to the server's account."""
-    base = Path(tempfile.mkdtemp(prefix="hf-embedded-"))
-    base.chmod(0o755)
-    yield base / "pg"
-    base.chmod(0o755)
-    for mark in base.rglob("holdfast-embedded"):
-        embedded.stop(mark.parent, mode="immediate")
-    shutil.rmtree(base)
+def place(home: Path) -> Path:
+    return home / "pg"
 
 
 def python(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -52,17 +49,6 @@ def copies_in(output: str) -> list[str]:
 def databases(server: str) -> list[str]:
     with psycopg.connect(server) as admin:
         return [row[0] for row in admin.execute("select datname from pg_database")]
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Below /tmp and open: under root, pytest's own directories are closed to the account the server runs as."""
-    place = Path(tempfile.mkdtemp(prefix="hf-plugin-"))
-    place.chmod(0o755)
-    yield place
-    for mark in place.glob("*/holdfast-embedded"):
-        embedded.stop(mark.parent, mode="immediate")
-    shutil.rmtree(place)
 
 
 def test_the_database_has_the_current_schema_and_is_empty(holdfast_dsn: str) -> None:
