@@ -127,13 +127,23 @@ class Door:
         return READY not in passage.heard  # through: the client never learns how far the server got
 
 
+def socket_of(dsn: str) -> str:
+    """Where the server behind a detour listens."""
+    options = conninfo_to_dict(dsn)
+    return f"{options['host']}/.s.PGSQL.{options.get('port', 5432)}"
+
+
+def detour(dsn: str, port: int) -> str:
+    """The same database by way of a port on loopback."""
+    return make_conninfo(dsn, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
+
+
 @contextmanager
 def door(dsn: str, fate: Callable[[], Fate]) -> Iterator[tuple[Door, str]]:
     """The door, and the address that leads through it."""
-    options = conninfo_to_dict(dsn)
-    opened = Door(f"{options['host']}/.s.PGSQL.{options.get('port', 5432)}", fate)
+    opened = Door(socket_of(dsn), fate)
     opened.open()
     try:
-        yield opened, make_conninfo(dsn, host="127.0.0.1", port=opened.port, sslmode="disable", gssencmode="disable")
+        yield opened, detour(dsn, opened.port)
     finally:
         opened.close()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from faults.proxy import detour, socket_of
 
 Kind = Literal["fair", "slow", "narrow", "mute", "torn"]
 LATENCY: Final = 0.2  # seconds
@@ -107,10 +107,9 @@ class Weather:
 @contextmanager
 def weather(dsn: str, luck: random.Random) -> Iterator[tuple[Weather, str]]:
     """The weather, and the address that leads through it."""
-    options = conninfo_to_dict(dsn)
-    found = Weather(f"{options['host']}/.s.PGSQL.{options.get('port', 5432)}", luck)
+    found = Weather(socket_of(dsn), luck)
     found.open()
     try:
-        yield found, make_conninfo(dsn, host="127.0.0.1", port=found.port, sslmode="disable", gssencmode="disable")
+        yield found, detour(dsn, found.port)
     finally:
         found.close()
