@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
-from holdfast.compiler.graph import Child, Edge, Graph, Node, Policy, Retry, Wait
+from holdfast.compiler.graph import Behaviour, Child, Edge, Graph, Node, Policy, Retry, Wait
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Exit = tuple[str, str]  # a node and the event that leads on from it
@@ -73,6 +74,8 @@ class Builder:
     def block(self, depth: int) -> tuple[str, list[Exit]]:
         self.left -= 1
         simple = [self.work, self.rest, self.pause, self.emit, self.script, self.sub_flow]
+        if not depth:
+            simple.append(self.save_point)
         nested = [self.fork] * 6 + [self.choice] * 2 if depth < 3 and self.left > 0 else []
         return self.one_of(*simple, self.work, self.rest, *nested)(depth)
 
@@ -82,7 +85,10 @@ class Builder:
         mapping = {"n": "input.n", "ok": "context.ok"} if self.maybe(5) else None
         deadline = 60.0 if self.maybe(5) else None
         kind = self.one_of("task", "task", "action")
-        id = self.node(kind, handler="h", retry=retry, input=mapping, deadline=deadline, idempotent=not self.maybe(7))
+        delay = 3.0 if self.maybe(5) else None
+        id = self.node(
+            kind, handler="h", retry=retry, input=mapping, deadline=deadline, delay=delay, idempotent=not self.maybe(7)
+        )
         self._ways_out(id, deadline)
         return id, [(id, "completed")]
 
@@ -144,6 +150,18 @@ class Builder:
             self.edge(meet, self.somewhere(), "error")
         return id, [(meet, "completed")] if joins else []
 
+    def compensate(self) -> None:
+        """Half of what can be taken back has something that does it."""
+        for position, node in enumerate(self.nodes):
+            if node.behaviour in (Behaviour.WORK, Behaviour.CALL, Behaviour.REST) and self.maybe(1):
+                undo = f"undo-{node.id}"
+                retry = Retry(calls=self.draw(st.integers(1, 2)), delay=self.one_of(0, 5))
+                self.nodes[position] = msgspec.structs.replace(node, undo=undo)
+                self.nodes.append(Node(id=undo, kind="compensation", handler="u", retry=retry))
+
+    def save_point(self, depth: int) -> tuple[str, list[Exit]]:
+        return (id := self.node("save_point")), [(id, "completed")]
+
     def _ways_out(self, id: str, deadline: float | None) -> None:
         if self.maybe():
             self.edge(id, self.somewhere(), "error")
@@ -161,12 +179,14 @@ def graphs(draw: Draw) -> Graph:
     builder.edge("late", "terminal")
     expires = builder.one_of(*[None] * 5, 500.0)
     policy = Policy(
-        on_error=builder.one_of("fail", "suspend", "dlq", "rollback"),
+        on_error=builder.one_of("fail", "suspend", "dlq", "rollback", "rollback"),
+        on_cancel=builder.one_of("rollback", "stop"),
         data=builder.one_of("value", "context"),
         missing=builder.one_of("null", "zero"),
         chain_limit=builder.one_of(None, None, 3),
         timeout=expires,
-        on_timeout="late" if expires is not None else None,
+        on_timeout=builder.one_of("late", None) if expires is not None else None,
     )
     builder.edges.append(Edge(id="late", source=head, target="late", on="error"))
+    builder.compensate()
     return Graph(name="random", entry=head, nodes=tuple(builder.nodes), edges=tuple(builder.edges), policy=policy)

@@ -8,7 +8,7 @@ import msgspec
 from core_table import StepTable
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Call, Decision, Dispatch, Facts
+from holdfast.core.decision import Call, Decision, Dispatch, Facts, History
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
 from holdfast.core.rows import StepRow
@@ -19,6 +19,7 @@ from holdfast.core.signals import (
     ChildFinished,
     EventArrived,
     Failure,
+    HistoryRead,
     ReceiptArrived,
     Signal,
     Started,
@@ -26,7 +27,17 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import EMPTY, Instance, Token, decode_state, encode_state, scope_view, token_view, value_of
+from holdfast.core.state import (
+    EMPTY,
+    Instance,
+    Token,
+    decode_state,
+    encode_state,
+    rollback_view,
+    scope_view,
+    token_view,
+    value_of,
+)
 from holdfast.core.status import INSTANCE_TRANSITIONS, InstanceStatus
 
 SECOND = 1_000_000
@@ -51,13 +62,14 @@ def projection(instance: Instance) -> Any:
     return (
         instance.status, instance.reason, msgspec.json.decode(instance.data), instance.entity_version,
         token_view(state), values, scope_view(state), state.chain, state.early, state.parked, state.stopping,
-        state.expires,
+        state.expires, rollback_view(state),
     )  # fmt: skip
 
 
 class Run:
     def __init__(self, program: Program, **options: Any) -> None:
         self.program = program
+        self.earlier: dict[bytes, Program] = {}  # graphs it was migrated from
         self.options = options
         self.instance = new_instance(program, **options)
         self.table = StepTable()
@@ -91,8 +103,16 @@ class Run:
             self.dispatched.pop(released.path, None)
         for dispatch in decision.dispatches:
             self.dispatched[dispatch.path] = dispatch
-        rebuilt = replay(self.program, self.table.rows.values(), instance=new_instance(self.program, **self.options))
+        rebuilt = replay(
+            self.program,
+            self.table.rows.values(),
+            instance=new_instance(self.program, **self.options),
+            programs=self.earlier,
+        )
         assert projection(rebuilt) == projection(self.instance), "replay must equal the live instance"
+        if any(isinstance(need, History) for need in decision.needs):
+            self.asked = decision
+            self.apply(HistoryRead(self.table.history()))
 
     def start(self, input: Any = None) -> Run:
         value = {} if input is None else input

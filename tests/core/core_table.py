@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.core.decision import Decision, Opened
 from holdfast.core.rows import StepRow
+from holdfast.core.signals import PastStep
 from holdfast.core.status import OPEN_STEP, STEP_TRANSITIONS, StepStatus
 
 
@@ -35,8 +36,12 @@ class StepTable:
             row = self.rows[retried.id]
             assert row.status in OPEN_STEP or row.closed_version == decision.instance.version
             self.rows[retried.id] = msgspec.structs.replace(
-                row, calls=retried.calls, fence=retried.fence, error=retried.error
+                row, status=_called(row), calls=retried.calls, fence=retried.fence, error=retried.error
             )
+        for moved in decision.moved:
+            row = self._move(moved.id, moved.status)
+            assert moved.at == row.created_at
+            self.rows[moved.id] = msgspec.structs.replace(row, status=moved.status)
         for id, at in decision.superseded:
             row = self._move(id, StepStatus.SUPERSEDED)
             assert at == row.created_at
@@ -83,3 +88,17 @@ class StepTable:
     @property
     def open_rows(self) -> list[StepRow]:
         return [row for row in self.rows.values() if row.status in OPEN_STEP]
+
+    def history(self) -> list[PastStep]:
+        """What the shell reads for a rollback."""
+        return [
+            PastStep(
+                r.id, r.created_at, r.node, r.path, r.hop, r.kind, r.run, r.status, r.opened_version, r.opened_ordinal,
+                r.fence, r.input, r.output, r.detail,
+            )
+            for r in self.rows.values()
+        ]  # fmt: skip
+
+
+def _called(row: StepRow) -> StepStatus:
+    return StepStatus.RUNNING if row.status is StepStatus.PENDING else row.status

@@ -6,6 +6,7 @@ Whatever the store guards (fences of work rows, ids of signals) is guarded here 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from core_run import new_instance, projection
 from core_table import StepTable
 
 from holdfast.core.decide import decide, decide_at_length
-from holdfast.core.decision import Call, Decision, EarlyEvents, Facts, TaskOpened
+from holdfast.core.decision import Call, Decision, EarlyEvents, Facts, History, Letter, TaskOpened
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
@@ -29,7 +30,9 @@ from holdfast.core.signals import (
     EventArrived,
     Failure,
     ForceFail,
+    HistoryRead,
     ReceiptArrived,
+    Requeue,
     Resume,
     Signal,
     Started,
@@ -38,7 +41,7 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import decode_state, encode_state
+from holdfast.core.state import Undo, decode_state, encode_state
 from holdfast.core.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMINAL, InstanceStatus, Phase
 from holdfast.errors import Conflict, Forbidden, Refused
 
@@ -74,6 +77,10 @@ class World:
         self.plain = 0  # decisions made the short way
         self.applied: list[Signal] = []
         self.events = 0
+        self.letters: dict[bytes, Letter] = {}
+        self.forced = False
+        self.earlier: dict[bytes, Program] = {}  # graphs it was migrated from
+        self.target: Program | None = None  # the graph it is to be migrated to
         self.names = self._event_names()
 
     def _event_names(self) -> list[str]:
@@ -89,20 +96,76 @@ class World:
             if self.instance.status in TERMINAL:
                 break
             self.now += self.random.randrange(1, 60_000_000)
-            self.random.choice(ACTIONS)(self)
+            self.random.choice(self.actions)(self)
         self._finish()
+
+    @property
+    def actions(self) -> Sequence[Callable[[Any], None]]:
+        return ACTIONS
 
     def _finish(self) -> None:
         """Whatever state it is in: it can be cancelled, and once the handlers are back it is over."""
-        if self.instance.status not in TERMINAL and self.instance.state.stopping is None:
+        if self.instance.status not in TERMINAL and not self._is_stopping:
             self.deliver(Cancel("enough"))
-        while self.instance.status not in TERMINAL:
-            self.finish_work()
+        self._work_off()
+        self._check_taken_back()
+        for letter in list(self.letters.values()):
+            if letter.source == "compensation":
+                self._compensate_again(letter)
         self._try_a_finished_one()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self.instance.state.stopping is not None or self.instance.state.rollback is not None
+
+    def _work_off(self) -> None:
+        while self.instance.status not in TERMINAL or self.instance.state.tokens:
+            self.resume()
+            self.finish_work()
+            self.fire_timer()
+            self.finish_child()
+
+    def _compensate_again(self, letter: Letter) -> None:
+        row = self.table.rows[letter.step]
+        [detail] = [msgspec.json.decode(row.detail or b"{}")]
+        undo = Undo(
+            row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail["undoes"]), detail["undoes_at"],
+            row.fence, row.run, detail["evidence"],
+        )  # fmt: skip
+        before = self.instance.status
+        assert self.deliver(Requeue(letter.id, letter.step, letter.input, undo=undo))
+        assert not self.deliver(Requeue(letter.id, letter.step, letter.input, undo=undo)), "it is under way"
+        self._work_off()
+        assert self.instance.status == before
+
+    def _check_taken_back(self) -> None:
+        """Of what was done since the save point nothing stands; compensations ran once each, newest first."""
+        rows = sorted(self.table.rows.values(), key=lambda row: (row.opened_version, row.opened_ordinal))
+        if not any(row.node == "@rollback" for row in rows) or self.instance.status is InstanceStatus.ABORTED:
+            return
+        begun = next(row.opened_version for row in rows if row.node == "@rollback")
+        assert all(row.opened_version <= begun or row.kind != "forward" for row in rows), "forward after the rollback"
+        if self.forced:
+            return
+        to_root = msgspec.json.decode(next(row.detail for row in rows if row.node == "@rollback") or b"{}")["root"]
+        points = [
+            row for row in rows if row.kind == "forward" and self.program.places[row.node].node.kind == "save_point"
+        ]
+        since = 0 if to_root or not points else max(row.opened_version for row in points)
+        for row in rows:
+            if row.kind == "forward" and row.opened_version > since:
+                assert row.status not in ("completed", "confirmed", "running", "pending"), f"{row.node} was left behind"
 
     def _try_a_finished_one(self) -> None:
         for signal in (*self.applied[-5:], Cancel(), Resume()):
             assert not self.deliver(signal), "a terminal status is final"
+
+    def requeue(self) -> None:
+        dead = [letter for letter in self.letters.values() if letter.source == "step"]
+        if dead:
+            letter = self.random.choice(dead)
+            raw = self.random.choice([None, self._output()])
+            self.deliver(Requeue(letter.id, letter.step, raw))
 
     # --- what can happen --------------------------------------------------------------------------------------------
 
@@ -194,7 +257,7 @@ class World:
         """Decide, perhaps crash before the commit and decide again, apply. False: the signal was refused."""
         actor = self.random.choice(ACTORS)
         idle = frozenset(path for path, work in self.work.items() if not work.claimed)
-        facts = Facts(self.now, actor, idle=idle, inline_calls=isinstance(signal, CallDue))
+        facts = Facts(self.now, actor, idle=idle, inline_calls=isinstance(signal, CallDue), target=self.target)
         before = encode_state(self.instance.state)
         try:
             decision = self._decide(signal, facts)
@@ -205,7 +268,10 @@ class World:
             return False
         assert encode_state(self.instance.state) == before, "decide changes nothing in place"
         self._apply(decision)
-        if not isinstance(signal, EventArrived | Suspend | Resume | Cancel | Abort | ForceFail):
+        self.forced = self.forced or isinstance(signal, ForceFail)
+        if any(isinstance(need, History) for need in decision.needs):
+            assert self.deliver(HistoryRead(self.table.history()))
+        if not isinstance(signal, EventArrived | Requeue | Suspend | Resume | Cancel | Abort | ForceFail):
             self.applied.append(signal)
         if decision.keep and isinstance(signal, EventArrived):
             self.inbox.append(signal)
@@ -249,7 +315,8 @@ class World:
         self.instance = msgspec.structs.replace(after, state=decode_state(encode_state(after.state)))
         self._apply_work(decision)
         self._apply_rest(decision)
-        self.check()
+        if not any(isinstance(need, History) for need in decision.needs):
+            self.check()
 
     def _apply_work(self, decision: Decision) -> None:
         for released in decision.released:
@@ -270,8 +337,15 @@ class World:
             self.timers.pop(id, None)
         for child in decision.children:
             self.children[child.id] = child.token
+        waiting = {wait.ref for token in self.instance.state.tokens.values() for wait in token.waits}
         for outgoing in decision.outgoing:
-            self.children.pop(outgoing.instance, None)
+            if outgoing.instance not in waiting:
+                self.children.pop(outgoing.instance, None)
+        for answered in decision.letters_resolved:
+            self.letters = {id: letter for id, letter in self.letters.items() if letter.step != answered.step}
+        for letter in decision.letters:
+            assert letter.id not in self.letters
+            self.letters[letter.id] = letter
         for effect in decision.effects:
             if effect.awaited:
                 self.effects[effect.id] = effect.token
@@ -289,23 +363,30 @@ class World:
         instance, state = self.instance, self.instance.state
         tokens = state.tokens
         standing = {t.step for t in tokens.values() if t.phase not in (Phase.HELD, Phase.DEAD)}
-        open_rows = [row.id for row in self.table.open_rows]
+        planned = {undo.step for undo in (state.rollback.plan or ()) if state.rollback} if state.rollback else set()
+        open_rows = [row.id for row in self.table.open_rows if row.id in standing or row.id not in planned]
         assert sorted(open_rows) == sorted(standing), "each open row has one live token, each such token one open row"
-        out = {path for path, t in tokens.items() if t.phase in (Phase.WORKING, Phase.CANCELLING)}
+        out = {
+            path
+            for path, t in tokens.items()
+            if t.phase in (Phase.WORKING, Phase.CANCELLING) and all(wait.kind != "child" for wait in t.waits)
+        } | state.ghosts.keys()
         assert set(self.work) == out, "each token at work has a work row, and nobody else"
         asked = {wait.ref for t in tokens.values() for wait in t.waits if wait.kind == "task"}
         assert set(self.tasks) == asked, "each open task has a token that waits for it, and the other way round"
         for scope in state.scopes:
             assert any(path.startswith(scope + ".") for path in tokens), "a scope nobody is left in"
-        if instance.status in TERMINAL:
+        if instance.status in TERMINAL and state.rollback is None:
             assert not tokens
+            assert not state.ghosts
             assert not open_rows
             assert state.expires is None
-        else:
+        elif not (state.rollback and (state.ghosts or instance.status is InstanceStatus.SUSPENDED)):
             assert tokens, "an instance that is not over has a live token"
         for path, token in tokens.items():
             self._check_can_move(path, token)
-        rebuilt = replay(self.program, self.table.rows.values(), instance=new_instance(self.program, self.input))
+        rows, known = self.table.rows.values(), new_instance(self.program, self.input)
+        rebuilt = replay(self.program, rows, instance=known, programs=self.earlier)
         assert projection(rebuilt) == projection(instance), "replay must equal the live instance"
 
     def _check_can_move(self, path: str, token: Any) -> None:
@@ -316,7 +397,7 @@ class World:
         if token.phase is Phase.DEAD:
             assert status in (InstanceStatus.SUSPENDED, InstanceStatus.DLQ)
         if token.phase is Phase.CANCELLING:
-            assert state.stopping is not None
+            assert state.stopping is not None or state.rollback is not None
         parked = {p.wait for p in state.parked}
         for wait in token.waits:
             if wait.kind in ("timer", "deadline", "retry"):
@@ -343,4 +424,5 @@ ACTIONS = (
     *[World.repeat_something] * 3,
     World.control,
     *[World.resume] * 2,
+    *[World.requeue] * 2,
 )

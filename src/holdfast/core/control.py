@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from holdfast.core.decision import Answered
 from holdfast.core.failure import end_instance
-from holdfast.core.scopes import cancel_token
+from holdfast.core.rollback import begin, run_next, stop_token
 from holdfast.core.signals import Abort, Cancel, Failure, ForceFail, Resume, Suspend
 from holdfast.core.state import Stopping, Token, value_of
-from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.status import InstanceStatus, Phase
 from holdfast.core.timers import fire_parked
 from holdfast.core.turn import NULL, Move, Turn, encode
 from holdfast.core.walk import walk
@@ -18,25 +17,23 @@ from holdfast.errors import Conflict
 def cancel(turn: Turn, signal: Cancel) -> None:
     """Handlers that are out finish and are recorded; everything else stops now."""
     _refuse_while_stopping(turn)
+    turn.note("cancellation_started", detail={"by": turn.actor, "reason": signal.reason})
+    if turn.program.policy.on_cancel == "rollback":
+        begin(turn, InstanceStatus.CANCELLED, signal.reason, by=turn.actor, to_root=True, is_told=True)
+        return
     turn.control("cancel", {"by": turn.actor, "reason": signal.reason})
-    turn.note("instance_cancel_requested", detail={"by": turn.actor, "reason": signal.reason})
     turn.stopping = Stopping(turn.actor, signal.reason)
     turn.parked = ()
     if turn.status is not InstanceStatus.RUNNING:
         turn.status, turn.reason = InstanceStatus.RUNNING, None
     for path, token in sorted(turn.tokens.items()):
-        if token.phase is not Phase.WORKING:
-            cancel_token(turn, path, "cancelled")
-        elif path in turn.facts.idle:
-            cancel_token(turn, path, "cancelled", StepStatus.SKIPPED)
-        else:
-            turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.CANCELLING)
+        stop_token(turn, path, token, "cancelled", is_told=True)
     turn.scopes = {}  # nobody will meet any more
 
 
 def abort(turn: Turn, signal: Abort) -> None:
     turn.control("abort", {"by": turn.actor, "reason": signal.reason})
-    turn.note("instance_abort_requested", detail={"by": turn.actor, "reason": signal.reason})
+    turn.note("abort_started", detail={"by": turn.actor, "reason": signal.reason})
     end_instance(turn, InstanceStatus.ABORTED, signal.reason)
 
 
@@ -50,7 +47,8 @@ def force_fail(turn: Turn, signal: ForceFail) -> None:
 def suspend(turn: Turn, signal: Suspend) -> None:
     if turn.status is InstanceStatus.SUSPENDED:
         raise Conflict("The instance is already suspended.", code="INSTANCE_SUSPENDED", hint="Resume it to go on.")
-    _refuse_while_stopping(turn)
+    if turn.rollback is None:
+        _refuse_while_stopping(turn)
     turn.suspend(InstanceStatus.SUSPENDED, signal.reason)
 
 
@@ -60,7 +58,9 @@ def resume(turn: Turn, signal: Resume) -> None:
         raise Conflict(
             "The instance is not suspended.", code="INSTANCE_NOT_SUSPENDED", hint="There is nothing to resume."
         )
-    turn.status, turn.reason, turn.chain = InstanceStatus.RUNNING, None, 0
+    backwards = turn.rollback
+    turn.status = InstanceStatus.RUNNING if backwards is None else InstanceStatus.ROLLING_BACK
+    turn.reason, turn.chain = None if backwards is None else backwards.reason, 0
     parked, turn.parked = turn.parked, ()
     turn.control("resume", {"by": turn.actor})
     turn.note("instance_resumed", detail={"by": turn.actor})
@@ -69,7 +69,10 @@ def resume(turn: Turn, signal: Resume) -> None:
             _set_out_again(turn, path, token, token.run)
         elif token.phase is Phase.DEAD:
             turn.superseded = [*turn.superseded, (token.step, token.at)]
+            turn.letters_resolved = (*turn.letters_resolved, Answered(token.step, "replayed", turn.actor, "resumed"))
             _set_out_again(turn, path, token, token.run + 1)
+    if backwards is not None and not turn.tokens:
+        run_next(turn)
     walk(turn)
     for timer in parked:
         fire_parked(turn, timer)
@@ -83,6 +86,12 @@ def _set_out_again(turn: Turn, path: str, token: Token, run: int) -> None:
 
 
 def _refuse_while_stopping(turn: Turn) -> None:
+    if turn.rollback is not None:
+        raise Conflict(
+            "The instance is already taking back what it did.",
+            code="INSTANCE_ROLLING_BACK",
+            hint="Wait for its end, or abort it to leave the rest as it is.",
+        )
     if turn.stopping is not None:
         raise Conflict(
             "The instance is already being cancelled.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.core import control, events, results, timers, verdicts
+from holdfast.core import control, events, migrate, requeue, rerun, results, rollback, timers, verdicts
 from holdfast.core.decision import Decision, Facts
 from holdfast.core.finish import finish
 from holdfast.core.plain import begin, go_on
@@ -27,7 +27,11 @@ from holdfast.core.signals import (
     Decided,
     EventArrived,
     ForceFail,
+    HistoryRead,
+    Migrate,
     ReceiptArrived,
+    Requeue,
+    Rerun,
     Reschedule,
     Resume,
     Signal,
@@ -63,7 +67,7 @@ def decide_at_length(program: Program, instance: Instance, signal: Signal, facts
 
 
 def _check_legal(instance: Instance, signal: Signal) -> None:
-    if instance.status in TERMINAL:
+    if instance.status in TERMINAL and not _is_afterwork(instance, signal):
         raise Conflict(
             f"The instance is over: {instance.status}.",
             code="INSTANCE_OVER",
@@ -81,11 +85,18 @@ def _check_legal(instance: Instance, signal: Signal) -> None:
         )
 
 
+def _is_afterwork(instance: Instance, signal: Signal) -> bool:
+    """A compensation that had failed is run again while the instance stays what it is."""
+    if type(signal) is Requeue:
+        return signal.undo is not None
+    return instance.state.rollback is not None and type(signal) in (WorkDone, WorkFailed, TimerDue)
+
+
 def _started(turn: Turn, signal: Started) -> None:
     turn.status = InstanceStatus.RUNNING
-    turn.note("instance_started")
+    turn.note("instance_started", detail=None if signal.origin is None else {"origin": signal.origin})
     timers.set_expiry(turn)
-    turn.moves.append(Move(ROOT, 0, turn.program.entry, signal.raw, cause="started"))
+    turn.moves.append(Move(ROOT, 0, signal.node or turn.program.entry, signal.raw, cause="started"))
 
 
 _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
@@ -104,4 +115,8 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ForceFail: control.force_fail,
     Suspend: control.suspend,
     Resume: control.resume,
+    Requeue: requeue.requeue,
+    HistoryRead: rollback.history_read,
+    Migrate: migrate.migrate,
+    Rerun: rerun.rerun,
 }

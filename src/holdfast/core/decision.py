@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.core.program import Program
 from holdfast.core.signals import SYSTEM, Actor
 from holdfast.core.state import Instance
 from holdfast.core.status import StepStatus
@@ -29,6 +30,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     answers: dict[bytes, bytes] = {}  # results of calls already run in this transaction, by step
     inline_calls: bool = False  # this transaction may run calls
     task: TaskFacts | None = None  # of the task that is being decided
+    target: Program | None = None  # the version an instance is migrated to
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +71,7 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     output: bytes | None = None
     error: bytes | None = None
     closing: bytes | None = None
+    node: str = ""
 
 
 class Retried(msgspec.Struct, frozen=True, gc=False):
@@ -206,7 +209,47 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     calls: int
 
 
-Need = EarlyEvents | Call
+class Moved(msgspec.Struct, frozen=True, gc=False):
+    """A step that was closed before gets another status: it is being compensated, or has been."""
+
+    id: bytes
+    at: int
+    status: StepStatus
+
+
+class Letter(msgspec.Struct, frozen=True, gc=False):
+    """A dead letter: a step out of calls in DLQ mode, or a compensation out of calls."""
+
+    id: bytes
+    source: str  # step | compensation
+    step: bytes
+    at: int
+    path: str
+    token: str
+    node: str
+    behaviour: str
+    input: bytes | None
+    error: bytes | None
+    reason: str
+    calls: int
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """The dead letter about this step is settled: it runs again, or is not needed any more."""
+
+    step: bytes
+    resolution: str
+    by: str
+    why: str | None = None
+
+
+class History(msgspec.Struct, frozen=True, gc=False):
+    """Need: every step so far, to plan a rollback. The decision stands; what is read is decided upon next."""
+
+    token: str = ""
+
+
+Need = EarlyEvents | Call | History
 Plain = Literal["", "begin", "advance", "finish"]
 
 
@@ -231,3 +274,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     error: bytes | None  # the instance's last error, if this decision brought one
     tasks: list[TaskOpened | TaskClosed]
     plain: Plain = ""  # one of the three plain decisions and nothing else: the store has a short way for each
+    stops: tuple[str, ...] = ()  # paths whose running handler is told to stop; its result is still recorded
+    halts: tuple[str, ...] = ()  # paths whose handler may finish if it runs, and must not start if it does not
+    moved: tuple[Moved, ...] = ()  # closed forward steps that are being, or have been, taken back
+    letters: tuple[Letter, ...] = ()  # what waits for a person from now on
+    letters_resolved: tuple[Answered, ...] = ()

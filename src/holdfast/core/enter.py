@@ -12,7 +12,7 @@ from holdfast.core.decision import Call, Child, Dispatch, EarlyEvents, Effect, K
 from holdfast.core.failure import fail_entry, no_edge
 from holdfast.core.ids import derived_id, token_id, wait_id
 from holdfast.core.leave import hold, leave_with_output
-from holdfast.core.moments import seconds
+from holdfast.core.moments import seconds, to_iso
 from holdfast.core.program import Place
 from holdfast.core.schedule import due_of
 from holdfast.core.scopes import JOIN_FAILED, arrive, branch_over, open_scope
@@ -87,6 +87,9 @@ def _enter_split(turn: Turn, place: Place, move: Move) -> None:
 def _enter_work(turn: Turn, place: Place, move: Move) -> None:
     raw = turn.input_for(place, move.raw)
     path, node = move.path, place.node
+    if node.delay:
+        _delay_work(turn, place, move, raw)
+        return
     fence = (move.held or move.fence) + 1
     waits = _deadline(turn, place, move) if node.deadline is not None else ()
     step = turn.open(place, move, STEP_RUNNING, input=raw, fence=fence, calls=1, detail=_detail(waits))
@@ -105,6 +108,23 @@ def _enter_work(turn: Turn, place: Place, move: Move) -> None:
             is_call,
         )
     )  # fmt: skip
+
+
+def _delay_work(turn: Turn, place: Place, move: Move, raw: bytes) -> None:
+    """The first call comes later: as if it were to be repeated after none."""
+    turn.release(move)
+    name = token_id(move.path, move.hop)
+    due = turn.now + seconds(place.node.delay or 0)
+    waits = (turn.timer(move.path, wait_id(name, move.run, "retry:0"), "retry", due),)
+    if place.node.deadline is not None:
+        waits = (*waits, *_deadline(turn, place, move))
+    fence = move.held or move.fence
+    step = turn.open(place, move, StepStatus.PENDING, input=raw, fence=fence, detail=_detail(waits))
+    value = msgspec.Raw(move.raw) if place.keeps_value else msgspec.UNSET
+    turn.tokens[move.path] = Token(
+        move.hop, place.id, step.id, turn.now, fence, Phase.RETRYING, 0, move.run, move.last, waits, value
+    )
+    turn.note("step_delayed", place.id, name, {"due": to_iso(due)})
 
 
 def _call_here(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) -> None:

@@ -8,6 +8,7 @@ from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
 from holdfast.core.leave import leave, leave_with_output
 from holdfast.core.program import Place
+from holdfast.core.results import AFTER_STOP
 from holdfast.core.scopes import cancel_children
 from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
 from holdfast.core.state import Token, value_of
@@ -45,6 +46,12 @@ def refuse_standstill(turn: Turn) -> None:
         raise Conflict("The instance is suspended.", code="INSTANCE_SUSPENDED", hint="Resume it first.")
     if turn.stopping is not None:
         raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="Start a new one if need be.")
+    if turn.rollback is not None:
+        raise Conflict(
+            "The instance is taking back what it did.",
+            code="INSTANCE_ROLLING_BACK",
+            hint="Nothing goes forward in it any more; start a new one if need be.",
+        )
 
 
 def _expects(turn: Turn, path: str, token: Token, signal: EventArrived) -> bool:
@@ -147,11 +154,23 @@ def _waiting_for(turn: Turn, name: str, kind: str, ref: bytes | None) -> tuple[s
 
 def child_finished(turn: Turn, signal: ChildFinished) -> None:
     path, token, place = _waiting_for(turn, signal.token, "child", signal.child)
+    if token.phase is Phase.CANCELLING:
+        _close_stopped(turn, path, token, signal)
+        return
     if signal.status == InstanceStatus.COMPLETED:
         leave_with_output(turn, path, token, place, signal.raw or NULL, 0)
         return
     ending = Failure(f"CHILD_{signal.status.upper()}", f"The sub-flow of {place.id!r} ended {signal.status}.")
     fail_visit(turn, path, token, place, signal.failure or ending, 0)
+
+
+def _close_stopped(turn: Turn, path: str, token: Token, signal: ChildFinished) -> None:
+    """A sub-flow that was out when the instance stopped has ended: recorded, not followed."""
+    del turn.tokens[path]
+    is_done = signal.status == InstanceStatus.COMPLETED
+    status = StepStatus.COMPLETED if is_done else StepStatus.SKIPPED
+    turn.close(token, status, AFTER_STOP, output=signal.raw if is_done else None)
+    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"reason": "workflow_stopped"})
 
 
 def receipt_arrived(turn: Turn, signal: ReceiptArrived) -> None:

@@ -2,9 +2,10 @@
 
 The fate of a token that has no edge to take is decided before its row is written, because the row must tell it:
 
-    dead    the token stays where it failed until a resume runs its node again
-    lost    its branch drops out of an `any` join; when nobody is left, the join itself fails
-    fatal   the instance fails, and every other token ends with it
+    dead      the token stays where it failed until a resume or a requeue runs its node again
+    lost      its branch drops out of an `any` join; when nobody is left, the join itself fails
+    rollback  the instance goes backwards
+    fatal     the instance fails, and every other token ends with it
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.decision import Release
-from holdfast.core.ids import token_id
+from holdfast.core.decision import Letter, Release
+from holdfast.core.ids import letter_id, token_id
 from holdfast.core.program import Place
+from holdfast.core.rollback import abandon, begin
 from holdfast.core.scopes import branch_over, cancel_token, is_last_hope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token, value_of
@@ -27,6 +29,8 @@ from holdfast.errors import Refused
 DEAD: Final = "dead"
 LOST: Final = "lost"
 FATAL: Final = "fatal"
+ROLLBACK: Final = "rollback"
+PAUSED_REASON: Final = "STEP_PAUSED"  # DLQ mode: nothing is rolled back, a person looks at it
 _BURIES: Final = {"suspend": InstanceStatus.SUSPENDED, "dlq": InstanceStatus.DLQ}
 
 
@@ -57,8 +61,9 @@ def fail_visit(
         )
     del turn.tokens[path]
     turn.end_waits(path, token)
+    status = _status_of(turn, fate)
     turn.close(
-        token, StepStatus.FAILED, on, chosen=way.chosen if way else NOTHING_CHOSEN, output=output, error=turn.error,
+        token, status, on, chosen=way.chosen if way else NOTHING_CHOSEN, output=output, error=turn.error,
         closing=_closing(records, tried, fate),
     )  # fmt: skip
     turn.note("step_failed", place.id, token_id(path, token.hop), {"code": failure.code, "message": failure.message})
@@ -85,7 +90,7 @@ def fail_entry(
     way, tried, _ = _way_out(turn, place, "error", move.raw)
     fate = None if way else _fate(turn, move.path)
     step = turn.open(
-        place, move, StepStatus.FAILED, input=move.raw, closed=True, chosen=way.chosen if way else NOTHING_CHOSEN,
+        place, move, _status_of(turn, fate), input=move.raw, closed=True, chosen=way.chosen if way else NOTHING_CHOSEN,
         output=output, closing=_closing(records, tried, fate), error=turn.error,
     )  # fmt: skip
     turn.note("step_failed", place.id, step.token, {"code": failure.code, "message": failure.message})
@@ -126,7 +131,14 @@ def _fate(turn: Turn, path: str) -> str:
     buries = turn.program.policy.on_error in _BURIES
     if last_hope and (not buries or _join_has_a_way_out(turn, path)):
         return LOST
-    return DEAD if buries else FATAL
+    if buries:
+        return DEAD
+    return ROLLBACK if turn.program.policy.on_error == "rollback" else FATAL
+
+
+def _status_of(turn: Turn, fate: str | None) -> StepStatus:
+    """In DLQ mode a step that waits for a person has not failed for good: it is paused."""
+    return StepStatus.PAUSED if fate == DEAD and turn.program.policy.on_error == "dlq" else StepStatus.FAILED
 
 
 def _join_has_a_way_out(turn: Turn, path: str) -> bool:
@@ -139,23 +151,36 @@ def _meet_fate(turn: Turn, path: str, token: Token, failure: Failure, fate: str 
         _bury(turn, path, token, failure)
     elif fate == LOST:
         branch_over(turn, path, "failed")
+    elif fate == ROLLBACK:
+        begin(turn, InstanceStatus.FAILED, failure.code, first=token.step)
     else:
         end_instance(turn, InstanceStatus.FAILED, failure.code)
 
 
 def _bury(turn: Turn, path: str, token: Token, failure: Failure) -> None:
     """The token waits, dead, for a resume that runs its node again."""
-    turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
+    turn.tokens[path] = dead = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
+    if turn.program.policy.on_error == "dlq":
+        turn.letters = (*turn.letters, _letter(turn, path, dead))
     status = _BURIES.get(turn.program.policy.on_error, turn.status)
     if turn.status not in (InstanceStatus.SUSPENDED, status):
         turn.suspend(status, failure.code, token.node, token_id(path, token.hop))
 
 
+def _letter(turn: Turn, path: str, token: Token) -> Letter:
+    place = turn.program.places[token.node]
+    return Letter(
+        letter_id(turn.now, token.step), "step", token.step, token.at, path, token_id(path, token.hop), place.id,
+        place.node.kind, value_of(token), turn.error, PAUSED_REASON, token.calls,
+    )  # fmt: skip
+
+
 def end_instance(turn: Turn, status: InstanceStatus, reason: str | None) -> None:
     """Every token ends now and the instance with them."""
     turn.moves.clear()
+    abandon(turn, str(status))
     for path in sorted(turn.tokens):
-        cancel_token(turn, path, str(status))
+        cancel_token(turn, path, str(status), StepStatus.SKIPPED)
     turn.scopes = {}
     turn.status, turn.reason = status, reason
     turn.note(f"instance_{status}", detail=None if reason is None else {"reason": reason})

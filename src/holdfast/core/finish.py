@@ -6,6 +6,8 @@ import msgspec
 
 from holdfast.core.decision import Decision, Outgoing
 from holdfast.core.ids import derived_id
+from holdfast.core.rollback import settle_rollback
+from holdfast.core.scopes import release_ghosts
 from holdfast.core.state import Instance, State
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase
 from holdfast.core.tasks import settle_tasks
@@ -25,13 +27,24 @@ def finish(turn: Turn) -> Decision:
         before.flow_version,
         turn.version,
         turn.status,
-        State(turn.tokens, turn.scopes, turn.chain, turn.early, turn.parked, turn.stopping, turn.expires),
+        State(
+            turn.tokens,
+            turn.scopes,
+            turn.chain,
+            turn.early,
+            turn.parked,
+            turn.stopping,
+            turn.expires,
+            turn.rollback,
+            turn.ghosts,
+        ),
         turn.context,
         turn.reason,
         before.entity_version,
         before.parent,
         before.parent_token,
         before.trace,
+        before.created or turn.now,
     )
     return Decision(
         after,
@@ -53,12 +66,21 @@ def finish(turn: Turn) -> Decision:
         turn.needs,
         turn.error,
         turn.tasks,
+        "",
+        turn.stops,
+        turn.halts,
+        turn.moved,
+        turn.letters,
+        turn.letters_resolved,
     )
 
 
 def _settle(turn: Turn) -> None:
     """An instance is complete when no live token is left; a parent that waits is told how it ended."""
-    if turn.tokens or turn.scopes:
+    if turn.rollback is not None:
+        if not settle_rollback(turn, turn.rollback):
+            return
+    elif turn.tokens or turn.scopes:
         if turn.status is InstanceStatus.DLQ and all(t.phase is not Phase.DEAD for t in turn.tokens.values()):
             turn.status, turn.reason = InstanceStatus.RUNNING, None
         return
@@ -70,6 +92,8 @@ def _settle(turn: Turn) -> None:
             if turn.result is not None and not turn.program.merges:
                 turn.context = turn.result
         turn.note(f"instance_{turn.status}")
+    if turn.ghosts:
+        release_ghosts(turn)
     if turn.expires is not None and turn.expires.ref is not None:
         turn.timers_ended = [*turn.timers_ended, turn.expires.ref]
     turn.stopping, turn.expires, turn.parked, turn.chain, turn.early = None, None, (), 0, 0

@@ -7,6 +7,7 @@ from hashlib import sha256
 from holdfast.core.moments import UNIX_OFFSET_MS
 
 FORWARD = "forward"
+COMPENSATE = "compensate"
 CONTROL = "control"
 
 
@@ -45,6 +46,11 @@ def derived_id(bucket: int, *parts: bytes) -> bytes:
 
 def task_id(now: int, instance: bytes, token: str, run: int) -> bytes:
     return step_id(now, sha256(b"%b|%b|%d|task" % (instance, token.encode(), run)).digest(), instance[15])
+
+
+def letter_id(now: int, step: bytes) -> bytes:
+    """Of the dead letter about this very row: there is never more than one, and the newest come last."""
+    return step_id(now, sha256(b"%b|letter" % step).digest(), step[15])
 
 
 def timer_id(instance: bytes, wait: str) -> bytes:

@@ -21,7 +21,7 @@ _FIRST = token_id(ROOT, 0)
 
 
 def begin(program: Program, instance: Instance, signal: Started, facts: Facts) -> Decision | None:
-    place, raw = program.begins, signal.raw
+    place, raw = (program.begins if signal.node is None else None), signal.raw
     if place is None or instance.version or instance.entity_version or (program.merges and instance.data != raw):
         return None
     id, now, actor, node = instance.id, facts.now, facts.actor.id, place.node
@@ -30,7 +30,7 @@ def begin(program: Program, instance: Instance, signal: Started, facts: Facts) -
     value = msgspec.Raw(raw) if place.keeps_value else msgspec.UNSET
     state = State({ROOT: Token(0, place.id, step, now, 1, WORKING, 1, 0, None, (), value)})
     return _decision(
-        _after(instance, 1, RUNNING, state, instance.data),
+        _after(instance, 1, RUNNING, state, instance.data, now),
         Opened(step, place.id, place.behaviour, ROOT, 0, _FIRST, key, 0, 1, 1, "started", STEP_RUNNING, raw, 1, 1),
         [],
         [Event(1, 0, "instance_started", None, None, actor), Event(1, 2, "step_started", place.id, _FIRST, actor)],
@@ -74,9 +74,11 @@ def _advance(
     value = msgspec.Raw(raw) if place.keeps_value else msgspec.UNSET
     tokens = state.tokens.copy()
     tokens[path] = Token(hop, place.id, step, now, fence, WORKING, 1, 0, left.id, (), value)
-    state = State(tokens, state.scopes, state.chain, state.early, state.parked, state.stopping, state.expires)
+    state = State(
+        tokens, state.scopes, state.chain, state.early, state.parked, state.stopping, state.expires, None, state.ghosts
+    )
     return _decision(
-        _after(instance, version, RUNNING, state, data),
+        _after(instance, version, RUNNING, state, data, now),
         Opened(
             step, place.id, place.behaviour, path, hop, name, key, 0, version, 2, "moved", STEP_RUNNING, input, fence, 1
         ),
@@ -97,13 +99,15 @@ def _end(
     state, id, raw = instance.state, instance.id, signal.raw
     if signal.path != ROOT or len(state.tokens) > 1 or state.scopes or state.expires or instance.parent is not None:
         return None
+    if state.ghosts:
+        return None
     version, hop, actor = instance.version + 1, token.hop + 1, SYSTEM.id
     name = token_id(ROOT, hop)
     key = receipt_key(id, place.id_bytes, name, instance.entity_version, FORWARD, 0)
     step = step_id(facts.now, key, id[15])
     data = merged(instance.data, raw) if program.merges else raw
     return _decision(
-        _after(instance, version, COMPLETED, EMPTY, data),
+        _after(instance, version, COMPLETED, EMPTY, data, facts.now),
         Opened(
             step, place.id, place.behaviour, ROOT, hop, name, key, 0, version, 2, "moved", STEP_COMPLETED, raw, 0, 0,
             None, FORWARD, True, NOTHING_CHOSEN, raw,
@@ -122,14 +126,15 @@ def _end(
 
 def _close(token: Token, left: Place, version: int, raw: bytes) -> Closed:
     assert left.onward is not None
-    return Closed(token.step, token.at, STEP_COMPLETED, "completed", version, 0, left.onward.chosen, raw)
+    chosen = left.onward.chosen
+    return Closed(token.step, token.at, STEP_COMPLETED, "completed", version, 0, chosen, raw, None, None, token.node)
 
 
-def _after(before: Instance, version: int, status: InstanceStatus, state: State, data: bytes) -> Instance:
+def _after(before: Instance, version: int, status: InstanceStatus, state: State, data: bytes, now: int) -> Instance:
     return Instance(
         before.id, before.org, before.definition, before.flow, before.flow_version, version, status, state, data,
         None if status is COMPLETED else before.reason, before.entity_version, before.parent, before.parent_token,
-        before.trace,
+        before.trace, before.created or now,
     )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def _onward(node: Node, ways: dict[str, tuple[Way, ...]], compiled: Compiled) ->
 
 def _is_plain(node: Node) -> bool:
     """A step that can be opened as it is: nothing to evaluate, no timer to set."""
-    return node.behaviour is Behaviour.WORK and node.input is None and node.deadline is None
+    return node.behaviour is Behaviour.WORK and node.input is None and node.deadline is None and not node.delay
 
 
 def _begins(compiled: Compiled) -> bool:
@@ -133,6 +133,7 @@ def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -
         or not any(_is_default(way) for way in ways.get("completed", ()))
         or node.input is not None
         or node.deadline is not None
+        or bool(node.delay)
         or policy.data == "context"
         or policy.on_error in ("suspend", "dlq")
     )

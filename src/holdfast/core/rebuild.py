@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.compiler.graph import Behaviour
+from holdfast.core import detours
 from holdfast.core.enter import AUTOMATIC
 from holdfast.core.events import ENGINE_EVENTS
-from holdfast.core.failure import DEAD, LOST
-from holdfast.core.ids import CONTROL, timer_id
+from holdfast.core.failure import DEAD, LOST, ROLLBACK
+from holdfast.core.ids import COMPENSATE, CONTROL, timer_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
-from holdfast.core.rows import StepRow
-from holdfast.core.state import ROOT, Arrival, Instance, Parked, Scope, State, Stopping, Token, Value, Wait, value_of
+from holdfast.core.results import AFTER_STOP
+from holdfast.core.rows import StepRow, phase_of_work, read_error
+from holdfast.core.state import (
+    ROOT,
+    Arrival,
+    Instance,
+    Parked,
+    Rollback,
+    Scope,
+    State,
+    Stopping,
+    Token,
+    Value,
+    Wait,
+    value_of,
+)
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.timers import EXPIRY
 from holdfast.core.turn import NULL, Move, decode, merged
+from holdfast.core.undoing import Undoing
 from holdfast.core.verdicts import REJECTED
 
 _NOT_FOLLOWED: Final = frozenset({StepStatus.CANCELLED, StepStatus.SKIPPED})
-
-
-class _Retry(msgspec.Struct):
-    after: int
-    wait: Wait
-
-
-class _Error(msgspec.Struct):
-    code: str = ""
-    retry: _Retry | None = None
+_FAILURES: Final = frozenset({"error", "timeout", "failed", "paused"})
 
 
 class _Detail(msgspec.Struct):
@@ -44,6 +51,7 @@ class _Closing(msgspec.Struct):
     fate: str | None = None
     kept: str | None = None
     decision: str | None = None
+    ghost: bool = False
 
 
 class _Rescheduled(msgspec.Struct):
@@ -52,7 +60,6 @@ class _Rescheduled(msgspec.Struct):
     wait: Wait
 
 
-_error = msgspec.json.Decoder(_Error).decode
 _detail = msgspec.json.Decoder(_Detail).decode
 _closing = msgspec.json.Decoder(_Closing).decode
 _rescheduled = msgspec.json.Decoder(_Rescheduled).decode
@@ -60,10 +67,10 @@ _edge_ids = msgspec.json.Decoder(list[str]).decode
 
 
 class Rebuild:
-    def __init__(self, program: Program, identity: Instance) -> None:
-        self.program = program
+    def __init__(self, program: Program, identity: Instance, programs: Mapping[bytes, Program] | None = None) -> None:
         self.identity = identity
-        self.targets = {w.id: w.target for p in program.places.values() for ways in p.ways.values() for w in ways}
+        self.programs = programs or {}
+        self.follow(program)
         self.version = 0
         self.entity_version = identity.entity_version
         self.status = InstanceStatus.PENDING
@@ -78,6 +85,13 @@ class Rebuild:
         self.parked: tuple[Parked, ...] = ()
         self.stopping: Stopping | None = None
         self.expires: Wait | None = None
+        self.ghosts: dict[str, Token] = {}
+        self.undoing = Undoing()
+
+    def follow(self, program: Program) -> None:
+        """The graph the rows from here on were written under."""
+        self.program = program
+        self.targets = {w.id: w.target for p in program.places.values() for ways in p.ways.values() for w in ways}
 
     # --- a row opens ----------------------------------------------------------------------------------------------
 
@@ -85,6 +99,9 @@ class Rebuild:
         self.entity_version = row.entity_version
         if row.kind == CONTROL:
             _CONTROLS[row.node](self, row, decode(row.detail or b"{}"))
+            return
+        if row.kind == COMPENSATE:
+            self.undoing.open(row)
             return
         detail = _detail(row.detail or b"{}")
         move = self._arriving(row, detail)
@@ -121,22 +138,25 @@ class Rebuild:
     def _phase(row: StepRow, place: Place, waits: tuple[Wait, ...]) -> tuple[Phase, tuple[Wait, ...]]:
         if place.behaviour not in (Behaviour.WORK, Behaviour.CALL):
             return Phase.RESTING, waits
-        retry = _error(row.error).retry if row.error is not None and row.closed_version is None else None
-        if retry is None or retry.after != row.calls:
-            return Phase.WORKING, waits
-        return Phase.RETRYING, (*waits, retry.wait)
+        return phase_of_work(row, waits)
 
     # --- a row closes ---------------------------------------------------------------------------------------------
 
     def close(self, row: StepRow) -> None:
+        if row.kind == COMPENSATE:
+            self.undoing.close(row)
+            return
         token = self.tokens.get(row.path)
         if row.kind == CONTROL or token is None or token.step != row.id:
             return
         del self.tokens[row.path]
-        if row.status in _NOT_FOLLOWED or row.outcome == "after_cancel":
-            return
-        place = self.program.places[row.node]
         closing = _closing(row.closing or b"{}")
+        if closing.ghost:
+            self.ghosts[row.path] = token
+        was_dropped = row.status in _NOT_FOLLOWED and closing.fate is None  # the dead are skipped only later
+        if was_dropped or row.outcome == AFTER_STOP:
+            return
+        place = self.program.places[token.node]
         if closing.kept is not None:
             self.early -= 1
         if closing.decision is not None or self._was_outside_signal(row, place):
@@ -157,8 +177,8 @@ class Rebuild:
         return not row.is_at_once or (place.behaviour is Behaviour.PASS and place.mapping is not None)
 
     def _go_on(self, row: StepRow, token: Token, place: Place, fate: str | None) -> None:
-        failed = row.status in (StepStatus.FAILED, StepStatus.SUPERSEDED)
-        value = value_of(token) or NULL
+        failed = row.outcome in _FAILURES  # its status may have moved on since: it was taken back, or run again
+        value = value_of(token) or row.input or NULL
         raw = value if failed or row.output is None else row.output
         chosen = _edge_ids(row.chosen_edge_ids or b"[]")
         if place.is_split and not failed:
@@ -186,8 +206,8 @@ class Rebuild:
             self.tokens[row.path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
         elif fate == LOST:
             self._branch_over(row.path, "failed")
-        else:
-            self.end(InstanceStatus.FAILED, _error(row.error or b"{}").code)
+        elif fate != ROLLBACK:  # of which a control row tells
+            self.end(InstanceStatus.FAILED, read_error(row.error).code)
 
     # --- scopes ---------------------------------------------------------------------------------------------------
 
@@ -218,11 +238,23 @@ class Rebuild:
             arrival = Arrival(move.last or path, msgspec.Raw(move.raw))
             self.scopes[scope_id] = msgspec.structs.replace(scope, done={**scope.done, index: arrival})
         self.moves = {}
-        if not self.tokens and not self.scopes:
+        if self.undoing.is_under_way:
+            self._go_back()
+        elif not self.tokens and not self.scopes:
             self._complete()
         elif self.status is InstanceStatus.DLQ and all(t.phase is not Phase.DEAD for t in self.tokens.values()):
             self.status, self.reason = InstanceStatus.RUNNING, None
         self.result = None
+
+    def _go_back(self) -> None:
+        """Where nothing is left to be taken back, the instance is over; it may have been before."""
+        rollback = self.undoing.over()
+        if rollback is None or self.tokens:
+            return
+        if self.status not in TERMINAL:
+            self.status = InstanceStatus.FAILED if rollback.broken else rollback.target
+            self.reason = rollback.reason
+        self._complete()
 
     def _complete(self) -> None:
         if self.status not in TERMINAL:
@@ -233,15 +265,21 @@ class Rebuild:
                 if self.result is not None and not self.program.merges:
                     self.context = self.result
         self.stopping, self.expires, self.parked, self.chain, self.early = None, None, (), 0, 0
+        self.ghosts = {}
 
     def end(self, status: InstanceStatus, reason: str | None) -> None:
         self.status, self.reason = status, reason
         self.tokens, self.scopes, self.moves = {}, {}, {}
+        self.undoing = Undoing()
 
     def instance(self) -> Instance:
         lent = self.identity
         tokens = {path: self._as_kept(token) for path, token in self.tokens.items()}
-        state = State(tokens, self.scopes, self.chain, self.early, self.parked, self.stopping, self.expires)
+        tokens |= self.undoing.tokens()
+        state = State(
+            tokens, self.scopes, self.chain, self.early, self.parked, self.stopping, self.expires,
+            self.undoing.state(), self.ghosts,
+        )  # fmt: skip
         return Instance(
             lent.id, lent.org, lent.definition, lent.flow, lent.flow_version, self.version, self.status, state,
             self.context, self.reason, self.entity_version, lent.parent, lent.parent_token, lent.trace,
@@ -262,7 +300,10 @@ def _suspend(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 
 
 def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
-    rebuild.status, rebuild.reason, rebuild.chain, rebuild.parked = InstanceStatus.RUNNING, None, 0, ()
+    rollback = rebuild.undoing.rollback
+    rebuild.status = InstanceStatus.RUNNING if rollback is None else InstanceStatus.ROLLING_BACK
+    rebuild.reason = None if rollback is None else rollback.reason
+    rebuild.chain, rebuild.parked = 0, ()
     for path, token in list(rebuild.tokens.items()):
         if token.phase in (Phase.HELD, Phase.DEAD):
             del rebuild.tokens[path]
@@ -314,16 +355,52 @@ def _keep(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 
 
 def _cancel(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
-    """Handlers that were out stay as cancelling; whatever else had a row is closed by what follows."""
     rebuild.stopping = Stopping(detail["by"], detail["reason"])
-    rebuild.parked, rebuild.scopes = (), {}
     if rebuild.status is not InstanceStatus.RUNNING:
         rebuild.status, rebuild.reason = InstanceStatus.RUNNING, None
-    rebuild.tokens = {
-        path: msgspec.structs.replace(token, phase=Phase.CANCELLING)
-        for path, token in rebuild.tokens.items()
-        if token.phase is Phase.WORKING
-    }
+    _stop_all(rebuild)
+
+
+def _stop_all(rebuild: Rebuild) -> None:
+    """Handlers and sub-flows that were out stay as cancelling; whatever else had a row is closed by what follows."""
+    rebuild.parked, rebuild.scopes, rebuild.moves = (), {}, {}
+    rebuild.tokens = {path: out for path, token in rebuild.tokens.items() if (out := _still_out(token)) is not None}
+
+
+def _still_out(token: Token) -> Token | None:
+    if token.phase is Phase.WORKING:
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING)
+    children = tuple(wait for wait in token.waits if wait.kind == "child")
+    if token.phase is Phase.RESTING and children:
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=children)
+    return None
+
+
+def _rollback(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    target = InstanceStatus(detail["target"])
+    first = bytes.fromhex(detail["first"])
+    rebuild.undoing.begin(Rollback(target, detail["reason"], detail["by"], first, detail["root"]))
+    rebuild.status, rebuild.reason, rebuild.expires = InstanceStatus.ROLLING_BACK, detail["reason"], None
+    _stop_all(rebuild)
+
+
+def _plan(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.undoing.is_planned = True
+
+
+def _undo_again(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.undoing.begin(Rollback(InstanceStatus(detail["target"]), rebuild.reason))
+    rebuild.undoing.is_planned = True
+
+
+def _late(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.ghosts.pop(detail["path"], None)
+
+
+def _requeue(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path = detail["path"]
+    token = rebuild.tokens.pop(path)
+    rebuild.moves[path] = Move(path, token.hop, token.node, row.input or NULL, last=token.last, run=token.run + 1)
 
 
 def _abort(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
@@ -356,4 +433,11 @@ _CONTROLS: Final[dict[str, Callable[[Rebuild, StepRow, dict[str, Any]], None]]] 
     "@abort": _abort,
     "@force_fail": _force_fail,
     "@expire": _expire,
+    "@rollback": _rollback,
+    "@plan": _plan,
+    "@undo_again": _undo_again,
+    "@late": _late,
+    "@requeue": _requeue,
+    "@migrate": detours.migrate,
+    "@rerun": detours.rerun,
 }

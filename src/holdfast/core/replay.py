@@ -3,7 +3,8 @@
 Rows are read as moments in the order of (version, ordinal): a row opens, a row closes. Each moment either takes a token
 out of transit and puts it on a step, or takes it off a step and sends it on along the edge the row recorded; control
 rows tell what no step can (suspend, hold, escape …). What is in transit when a version ends has arrived at a join.
-Nothing is decided here: conditions, policies and clocks were settled when the rows were written.
+Nothing is decided here: conditions, policies and clocks were settled when the rows were written. Rows before a
+migration are read with the graph they were written under.
 
 Equal to the live instance: tokens, waits, scopes, context, status, reason. Not compared: the version (a retry raises
 it without a row), fences, calls and timestamps.
@@ -11,23 +12,31 @@ it without a row), fences, calls and timestamps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
+from holdfast.core.migrate import read_migrated
 from holdfast.core.program import Program
 from holdfast.core.rebuild import Rebuild
+from holdfast.core.renames import MIGRATE
 from holdfast.core.rows import StepRow
-from holdfast.core.state import Instance
+from holdfast.core.state import Instance, Token
 
-__all__ = ["StepRow", "replay"]
+__all__ = ["StepRow", "definitions_of", "replay", "visited"]
 
 Moment = tuple[int, int, int, StepRow]  # version, ordinal, 0: opens · 1: closes
 
 
-def replay(program: Program, rows: Iterable[StepRow], *, instance: Instance) -> Instance:
-    """`instance` lends its identity only; what it says of tokens, data and status is not looked at."""
-    rebuild = Rebuild(program, instance)
-    for _, moments in groupby(sorted(_moments(rows), key=lambda moment: moment[:3]), key=lambda moment: moment[0]):
+def replay(
+    program: Program, rows: Iterable[StepRow], *, instance: Instance, programs: Mapping[bytes, Program] | None = None
+) -> Instance:
+    """`instance` lends its identity only; what it says of tokens, data and status is not looked at.
+
+    `program` is the graph the instance is on now; `programs` has those it was migrated from, by definition.
+    """
+    found = list(rows)
+    rebuild = _begin(program, found, instance, programs)
+    for _, moments in groupby(_ordered(found), key=lambda moment: moment[0]):
         for version, _, closes, row in moments:
             rebuild.version = version
             if closes:
@@ -36,6 +45,50 @@ def replay(program: Program, rows: Iterable[StepRow], *, instance: Instance) -> 
                 rebuild.open(row)
         rebuild.end_version()
     return rebuild.instance()
+
+
+def visited(
+    program: Program,
+    rows: Iterable[StepRow],
+    step: bytes,
+    *,
+    instance: Instance,
+    programs: Mapping[bytes, Program] | None = None,
+) -> Token:
+    """The token as it was when it opened that step, with the value it brought along."""
+    found = list(rows)
+    rebuild = _begin(program, found, instance, programs)
+    for _, moments in groupby(_ordered(found), key=lambda moment: moment[0]):
+        for _, _, closes, row in moments:
+            if closes:
+                rebuild.close(row)
+                continue
+            rebuild.open(row)
+            if row.id == step:
+                return rebuild.tokens[row.path]
+        rebuild.end_version()
+    raise KeyError(step)
+
+
+def definitions_of(rows: Iterable[StepRow]) -> list[bytes]:
+    """The definitions an instance was migrated from and to, oldest first; none if it never was."""
+    migrations = sorted((row for row in rows if row.node == MIGRATE), key=lambda row: row.opened_version)
+    records = [read_migrated(row.detail or b"{}") for row in migrations]
+    sides = [side for record in records for side in (record.came_from, record.went_to)]
+    return list(dict.fromkeys(bytes.fromhex(side.definition) for side in sides))
+
+
+def _begin(
+    program: Program, rows: list[StepRow], instance: Instance, programs: Mapping[bytes, Program] | None
+) -> Rebuild:
+    """With the graph the first row was written under."""
+    known = {**(programs or {}), program.definition: program}
+    past = definitions_of(rows)
+    return Rebuild(known[past[0]] if past else program, instance, known)
+
+
+def _ordered(rows: list[StepRow]) -> list[Moment]:
+    return sorted(_moments(rows), key=lambda moment: moment[:3])
 
 
 def _moments(rows: Iterable[StepRow]) -> Iterator[Moment]:

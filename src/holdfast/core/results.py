@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,11 +13,14 @@ from holdfast.core.ids import token_id, wait_id
 from holdfast.core.leave import leave_with_output
 from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
+from holdfast.core.rollback import COMPENSATION, not_undone, undone
 from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Token, Wait
-from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, Phase, StepStatus
+from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import Turn, encode
 from holdfast.errors import Refused
+
+AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 
 
 def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Place]:
@@ -34,31 +37,64 @@ def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Pl
 
 def work_done(turn: Turn, signal: WorkDone) -> None:
     path = signal.path
+    if _is_ghost(turn, path, signal.step, signal.fence):
+        _come_late(turn, path, signal.fence, signal.raw)
+        return
     token, place = _token_of(turn, path, signal.step, signal.fence)
     if token.phase is CANCELLING:
         close_cancelling(turn, path, token, signal.fence, StepStatus.COMPLETED, output=signal.raw)
+        return
+    if place.node.kind == COMPENSATION:
+        undone(turn, path, token, signal.raw, signal.fence)
         return
     leave_with_output(turn, path, token, place, signal.raw, signal.fence)
 
 
 def work_failed(turn: Turn, signal: WorkFailed) -> None:
     path = signal.path
+    if _is_ghost(turn, path, signal.step, signal.fence):
+        _come_late(turn, path, signal.fence, None)
+        return
     token, place = _token_of(turn, path, signal.step, signal.fence)
     if token.phase is CANCELLING:
-        close_cancelling(turn, path, token, signal.fence, StepStatus.FAILED, error=encode(signal.failure))
+        close_cancelling(turn, path, token, signal.fence, status_of_failure(turn), error=encode(signal.failure))
     elif signal.retryable and signal.calls < place.retry.calls:
         _retry(turn, signal, token, place)
+    elif place.node.kind == COMPENSATION:
+        not_undone(turn, path, token, place, signal.failure, signal.fence, signal.calls, signal.input)
     else:
         fail_visit(turn, path, token, place, signal.failure, signal.fence, input=signal.input)
+
+
+def _is_ghost(turn: Turn, path: str, step: bytes, fence: int) -> bool:
+    ghost = turn.ghosts.get(path)
+    return ghost is not None and ghost.step == step and fence >= ghost.fence
+
+
+def _come_late(turn: Turn, path: str, fence: int, raw: bytes | None) -> None:
+    """A loser's handler is back. Its success is kept as evidence: a rollback will take it back too."""
+    ghost = turn.ghosts[path]
+    turn.ghosts = {p: t for p, t in turn.ghosts.items() if p != path}
+    turn.released.append(Release(path, fence))
+    turn.control("late", {"path": path, "step": ghost.step.hex(), "done": raw is not None}, raw)
+    turn.note("step_finished_late", ghost.node, token_id(path, ghost.hop), {"succeeded": raw is not None})
+
+
+def status_of_failure(turn: Turn) -> StepStatus:
+    """Of a handler that was out when the instance stopped: after a cancel nothing failed, it was told to stop."""
+    rollback = turn.rollback
+    if rollback is None:
+        return StepStatus.SKIPPED
+    return StepStatus.SKIPPED if rollback.target is InstanceStatus.CANCELLED else StepStatus.FAILED
 
 
 def close_cancelling(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, **result: bytes) -> None:
     """A handler that was out when the instance was cancelled has come back: recorded, not followed."""
     del turn.tokens[path]
-    turn.close(token, status, "after_cancel", **result)
+    turn.close(token, status, AFTER_STOP, **result)
     turn.released.append(Release(path, fence))
     turn.end_waits(path, token)
-    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"after": "cancel"})
+    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"reason": "workflow_stopped"})
 
 
 def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
@@ -66,12 +102,17 @@ def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
     path, calls, failure = signal.path, signal.calls, signal.failure
     name = token_id(path, token.hop)
     pause = delay_before(place.retry, calls, token.step)
-    turn.error = encode(failure)
-    turn.note("step_retried", place.id, name, {"calls": calls, "code": failure.code, "message": failure.message})
+    error = encode(failure)
+    is_compensation = place.node.kind == COMPENSATION
+    if not is_compensation:  # what the instance failed of stays its last error
+        turn.error = error
+    event = "compensation_retried" if is_compensation else "step_retried"
+    turn.note(event, place.id, name, {"calls": calls, "code": failure.code, "message": failure.message})
     if not pause and signal.input is not None and turn.status is not SUSPENDED:
-        dispatch_again(turn, path, token, place, calls + 1, signal.fence, signal.fence, signal.input)
+        dispatch_again(turn, path, token, place, calls + 1, signal.fence, signal.fence, signal.input, error)
         return
-    wait = turn.timer(path, wait_id(name, token.run, f"retry:{calls}"), "retry", turn.now + pause)
+    purpose = "undo" if is_compensation else "retry"  # the step and its compensation share their token
+    wait = turn.timer(path, wait_id(name, token.run, f"{purpose}:{calls}"), "retry", turn.now + pause)
     turn.retried = [
         *turn.retried,
         Retried(token.step, token.at, calls, signal.fence, _error_with_retry(failure, calls, wait)),
@@ -93,9 +134,17 @@ def _but_retry(token: Token) -> tuple[Wait, ...]:
 
 
 def dispatch_again(
-    turn: Turn, path: str, token: Token, place: Place, calls: int, fence: int, held: int, input: bytes | None
+    turn: Turn,
+    path: str,
+    token: Token,
+    place: Place,
+    calls: int,
+    fence: int,
+    held: int,
+    input: bytes | None,
+    error: bytes | None = None,
 ) -> None:
-    turn.retried = [*turn.retried, Retried(token.step, token.at, calls, fence + 1, turn.error)]
+    turn.retried = [*turn.retried, Retried(token.step, token.at, calls, fence + 1, error)]
     node, is_call = place.node, place.behaviour is Behaviour.CALL
     turn.dispatches.append(
         Dispatch(

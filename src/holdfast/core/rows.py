@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.status import StepStatus
+from holdfast.core.state import Wait
+from holdfast.core.status import Phase, StepStatus
 
 
 class StepRow(msgspec.Struct, frozen=True, gc=False):
@@ -37,3 +38,31 @@ class StepRow(msgspec.Struct, frozen=True, gc=False):
     def is_at_once(self) -> bool:
         """Opened and closed in one stroke."""
         return (self.closed_version, self.closed_ordinal) == (self.opened_version, self.opened_ordinal)
+
+
+class _Retry(msgspec.Struct):
+    after: int
+    wait: Wait
+
+
+class RowError(msgspec.Struct):
+    code: str = ""
+    retry: _Retry | None = None
+
+
+_error = msgspec.json.Decoder(RowError).decode
+
+
+def read_error(raw: bytes | None) -> RowError:
+    return _error(raw or b"{}")
+
+
+def phase_of_work(row: StepRow, waits: tuple[Wait, ...]) -> tuple[Phase, tuple[Wait, ...]]:
+    """An open row of work: with a handler, before its first call, or waiting for the next."""
+    if not row.calls and any(wait.kind == "retry" for wait in waits) and row.status is StepStatus.PENDING:
+        return Phase.RETRYING, waits
+    waits = tuple(wait for wait in waits if wait.kind != "retry")
+    retry = read_error(row.error).retry if row.closed_version is None else None
+    if retry is None or retry.after != row.calls:
+        return Phase.WORKING, waits
+    return Phase.RETRYING, (*waits, retry.wait)

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.decision import Outgoing, Release
+from holdfast.core.decision import Answered, Moved, Outgoing, Release
 from holdfast.core.ids import derived_id, token_id
 from holdfast.core.program import Place, Way
 from holdfast.core.state import Arrival, Scope, Token
 from holdfast.core.status import Phase, StepStatus
 from holdfast.core.turn import Move, Turn, encode
 
+_GHOST: Final = encode({"ghost": True})
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 
 
@@ -113,23 +114,69 @@ def close_scope(turn: Turn, scope_id: str, reason: str) -> None:
     """Cancel whatever still lives in the scope, nested scopes included."""
     inside = scope_id + "."
     for path in sorted(p for p in turn.tokens if p.startswith(inside)):
-        cancel_token(turn, path, reason)
+        cancel_token(turn, path, reason, leaves_ghost=True)
     turn.moves[:] = [m for m in turn.moves if not m.path.startswith(inside)]
     turn.scopes = {s: v for s, v in turn.scopes.items() if s != scope_id and not s.startswith(inside)}
 
 
-def cancel_token(turn: Turn, path: str, reason: str, status: StepStatus = StepStatus.CANCELLED) -> None:
+def cancel_token(
+    turn: Turn,
+    path: str,
+    reason: str,
+    status: StepStatus = StepStatus.CANCELLED,
+    *,
+    leaves_ghost: bool = False,
+) -> None:
     """The token is dead: its step, work, timers and children end with it, each with a trace."""
     token = turn.tokens.pop(path)
     name = token_id(path, token.hop)
-    if token.phase in (Phase.WORKING, Phase.CANCELLING):
+    is_ghost = leaves_ghost and _may_succeed(turn, path, token)
+    if is_ghost:
+        turn.ghosts = {**turn.ghosts, path: token}
+        turn.stops = (*turn.stops, path)
+    elif token.phase in (Phase.WORKING, Phase.CANCELLING):
         end_work(turn, path)
-    if token.step and token.phase is not Phase.DEAD:
-        turn.close(token, status, reason)
+    if token.phase is Phase.DEAD:
+        _let_go_of_dead(turn, token, reason)
+    elif token.step:
+        turn.close(token, status, reason, closing=_GHOST if is_ghost else None)
     turn.end_waits(path, token)
     cancel_children(turn, token, reason)
     turn.needs = [need for need in turn.needs if need.token != name]
     turn.note(f"step_{status}", token.node, name, {"reason": reason})
+
+
+def was_dispatched(turn: Turn, path: str, token: Token) -> bool:
+    """In this very decision: nobody runs it yet, and nobody will."""
+    name = token_id(path, token.hop)
+    return any(d.path == path for d in turn.dispatches) or any(need.token == name for need in turn.needs)
+
+
+def _may_succeed(turn: Turn, path: str, token: Token) -> bool:
+    """A loser whose handler is out may yet succeed; where that can be taken back, it must be known."""
+    return (
+        token.phase is Phase.WORKING
+        and turn.program.places[token.node].node.undo is not None
+        and not was_dispatched(turn, path, token)
+    )
+
+
+def _let_go_of_dead(turn: Turn, token: Token, reason: str) -> None:
+    if turn.program.policy.on_error == "dlq":
+        turn.moved = (*turn.moved, Moved(token.step, token.at, StepStatus.SKIPPED))
+        turn.letters_resolved = (*turn.letters_resolved, Answered(token.step, "discarded", turn.actor, reason))
+
+
+def release_ghosts(turn: Turn) -> None:
+    """The instance is over: what is still out has nobody to report to."""
+    turn.released.extend(Release(path, 0) for path in turn.ghosts)
+    turn.ghosts = {}
+
+
+def awaits_child(turn: Turn, token: Token) -> bool:
+    """A sub-flow runs for this token, started before this decision."""
+    started = {child.id for child in turn.children}
+    return any(wait.kind == "child" and wait.ref is not None and wait.ref not in started for wait in token.waits)
 
 
 def end_work(turn: Turn, path: str) -> None:

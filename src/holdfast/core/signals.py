@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core.state import Undo
+
 
 class Actor(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Who did it, as authenticated when the signal was submitted; never taken from a payload."""
@@ -25,6 +27,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 class Started(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
+    node: str | None = None  # where to begin; None: at the entry
+    origin: str | None = None  # the instance, long over, that this one runs again
 
 
 class WorkDone(msgspec.Struct, frozen=True, gc=False):
@@ -124,6 +128,41 @@ class ForceFail(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
 
 
+class PastStep(msgspec.Struct, frozen=True, gc=False):
+    """A step row as a rollback sees it."""
+
+    id: bytes
+    at: int
+    node: str
+    path: str
+    hop: int
+    kind: str
+    run: int
+    status: str
+    version: int
+    ordinal: int
+    fence: int
+    input: bytes | None
+    output: bytes | None
+    detail: bytes | None = None
+
+
+class HistoryRead(msgspec.Struct, frozen=True, gc=False):
+    """What a rollback asked for: every step of the instance so far."""
+
+    steps: list[PastStep]
+
+
+class Requeue(msgspec.Struct, frozen=True, gc=False):
+    """Run again what a dead letter is about, with the same input or another one."""
+
+    letter: bytes
+    step: bytes
+    raw: bytes | None = None
+    reason: str | None = None
+    undo: Undo | None = None  # the letter is about a compensation
+
+
 class Reschedule(msgspec.Struct, frozen=True, gc=False):
     """Another moment for what a token waits for: at `at`, or `delay` seconds from now; never, if it is `cancelled`."""
 
@@ -136,8 +175,36 @@ class Reschedule(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
 
 
+class Migrate(msgspec.Struct, frozen=True, gc=False):
+    """Go on under another version of the flow, which is a fact; `nodes` are mapped by name, `tokens` by `path@hop`."""
+
+    definition: bytes
+    nodes: dict[str, str] = {}
+    tokens: dict[str, str] = {}
+    reason: str | None = None
+    if_version: int | None = None
+
+
+class Rerun(msgspec.Struct, frozen=True, gc=False):
+    """Run a step again that was visited before, found in the rows of the version `if_version`."""
+
+    node: str
+    path: str
+    hop: int  # of the new visit
+    run: int
+    raw: bytes  # what arrives at the step
+    step: bytes  # the earlier visit
+    at: int
+    status: str
+    last: str | None = None
+    fence: int = 0  # the highest the path has seen
+    given: bytes | None = None  # the edited input
+    reason: str | None = None
+    if_version: int | None = None
+
+
 # These may name the version they were decided on.
-CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule)
+CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule, Migrate, Rerun)
 
 Signal = (
     Started
@@ -155,4 +222,8 @@ Signal = (
     | Resume
     | ForceFail
     | Reschedule
+    | HistoryRead
+    | Requeue
+    | Migrate
+    | Rerun
 )

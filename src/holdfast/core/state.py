@@ -80,6 +80,33 @@ class Stopping(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reason: str | None = None
 
 
+class Undo(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One compensation of a rollback: the row that is to run and the row it takes back."""
+
+    node: str
+    path: str
+    hop: int
+    step: bytes
+    at: int
+    of: bytes
+    of_at: int
+    fence: int = 0  # the last one the token used
+    run: int = 0
+    is_evidence: bool = False  # what it takes back was cancelled before it succeeded
+
+
+class Rollback(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The instance goes backwards. Without a plan, handlers are still out and their results are awaited."""
+
+    target: InstanceStatus  # what it will be when all is taken back
+    reason: str | None = None
+    by: str | None = None
+    first: bytes = b""  # the step that failed: its own compensation comes first
+    to_root: bool = False  # past every save point
+    plan: tuple[Undo, ...] | None = None  # what is still to be run, the present one first
+    broken: bool = False  # a compensation ran out of calls
+
+
 class State(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     tokens: dict[str, Token] = {}
     scopes: dict[str, Scope] = {}
@@ -88,6 +115,8 @@ class State(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parked: tuple[Parked, ...] = ()
     stopping: Stopping | None = None
     expires: Wait | None = None  # the instance's own timer
+    rollback: Rollback | None = None
+    ghosts: dict[str, Token] = {}  # losers of a race whose handlers are still out: a late success is evidence
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +134,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     parent: bytes | None = None
     parent_token: str | None = None
     trace: str | None = None
+    created: int = 0  # 0: not stored yet
 
     @property
     def bucket(self) -> int:
@@ -136,6 +166,16 @@ def scope_view(state: State) -> dict[str, Any]:
         path: (s.split, s.parent, s.hop, s.width, {i: (a.step, a.outcome, _data(a.value)) for i, a in s.done.items()})
         for path, s in state.scopes.items()
     }
+
+
+def rollback_view(state: State) -> Any:
+    """How far the rollback is, and who is still awaited; fences left out."""
+    ghosts = sorted((path, token.hop, token.node, token.step) for path, token in state.ghosts.items())
+    rollback = state.rollback
+    if rollback is None:
+        return None, ghosts
+    plan = None if rollback.plan is None else [msgspec.structs.replace(undo, fence=0) for undo in rollback.plan]
+    return msgspec.structs.replace(rollback, plan=None), plan, ghosts
 
 
 def _wait_view(wait: Wait) -> tuple[str, str, str, str, int]:

@@ -53,7 +53,7 @@ class Phase(StrEnum):
     RESTING = "resting"  # waits for an event, a moment, a child or a receipt
     HELD = "held"  # may not enter its node yet: suspended or at the chain limit
     DEAD = "dead"  # its step failed for good; a resume runs it again
-    CANCELLING = "cancelling"  # its handler is still out; the result will be recorded, not followed
+    CANCELLING = "cancelling"  # its handler or sub-flow is still out; the result will be recorded, not followed
 
 
 _I, _S, _P = InstanceStatus, StepStatus, Phase
@@ -90,11 +90,11 @@ STEP_TRANSITIONS: Final[dict[StepStatus, frozenset[StepStatus]]] = {
     _S.RUNNING: frozenset({_S.WAITING, _S.WAITING_DECISION, *_CLOSES}),
     _S.WAITING_DECISION: frozenset(_CLOSES),
     _S.WAITING: frozenset(_CLOSES),
-    _S.COMPLETED: frozenset({_S.COMPENSATION}),
-    _S.CONFIRMED: frozenset({_S.COMPENSATION}),
+    _S.COMPLETED: frozenset({_S.COMPENSATION, _S.ROLLED_BACK}),  # straight back where nothing compensates the step
+    _S.CONFIRMED: frozenset({_S.COMPENSATION, _S.ROLLED_BACK}),
     _S.REJECTED: frozenset(),
-    _S.FAILED: frozenset({_S.COMPENSATION, _S.SUPERSEDED}),
-    _S.PAUSED: frozenset({_S.SUPERSEDED}),
+    _S.FAILED: frozenset({_S.COMPENSATION, _S.ROLLED_BACK, _S.SUPERSEDED}),
+    _S.PAUSED: frozenset({_S.SUPERSEDED, _S.SKIPPED}),
     _S.SKIPPED: frozenset(),
     _S.CANCELLED: frozenset(),
     _S.COMPENSATION: frozenset({_S.ROLLED_BACK, _S.FAILED}),
@@ -107,8 +107,8 @@ OPEN_STEP: Final = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.WAITING_DEC
 PHASE_TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     _P.WORKING: frozenset({_P.RETRYING, _P.DEAD, _P.CANCELLING}),
     _P.RETRYING: frozenset({_P.WORKING, _P.DEAD}),
-    _P.RESTING: frozenset({_P.DEAD}),
-    _P.HELD: frozenset({_P.WORKING, _P.RESTING, _P.DEAD}),
-    _P.DEAD: frozenset({_P.WORKING, _P.RESTING, _P.HELD}),
+    _P.RESTING: frozenset({_P.DEAD, _P.CANCELLING}),
+    _P.HELD: frozenset({_P.WORKING, _P.RETRYING, _P.RESTING, _P.DEAD}),
+    _P.DEAD: frozenset({_P.WORKING, _P.RETRYING, _P.RESTING, _P.HELD}),
     _P.CANCELLING: frozenset(),
 }

@@ -11,12 +11,13 @@ from holdfast.core.ids import token_id
 from holdfast.core.leave import leave
 from holdfast.core.moments import seconds, to_iso
 from holdfast.core.program import Place
-from holdfast.core.results import close_cancelling, dispatch_again
+from holdfast.core.results import close_cancelling, dispatch_again, status_of_failure
+from holdfast.core.rollback import begin
 from holdfast.core.schedule import due_from
 from holdfast.core.scopes import cancel_children, cancel_token, end_work
 from holdfast.core.signals import Failure, Reschedule, TimerDue
 from holdfast.core.state import ROOT, Parked, Token, Wait, value_of
-from holdfast.core.status import InstanceStatus, Phase, StepStatus
+from holdfast.core.status import InstanceStatus, Phase
 from holdfast.core.tasks import pass_due
 from holdfast.core.turn import NULL, Move, Turn, encode
 from holdfast.errors import Conflict, NotFound, Refused
@@ -132,6 +133,8 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
     place = turn.program.places[token.node]
     turn.note("timer_fired", place.id, token_id(path, token.hop), {"purpose": purpose, "wait": wait})
     if purpose == "retry":
+        if not token.calls:
+            turn.note("step_started", place.id, token_id(path, token.hop))
         dispatch_again(turn, path, token, place, token.calls + 1, token.fence, 0, None)
         return
     if purpose == "due":
@@ -147,7 +150,7 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
 def _miss_deadline(turn: Turn, path: str, token: Token, place: Place) -> None:
     failure = Failure("STEP_DEADLINE", f"{place.id!r} was not done within {place.node.deadline:g} s.")
     if token.phase is Phase.CANCELLING:
-        close_cancelling(turn, path, token, 0, StepStatus.FAILED, error=encode(failure))
+        close_cancelling(turn, path, token, 0, status_of_failure(turn), error=encode(failure))
         return
     if token.phase is Phase.WORKING:
         end_work(turn, path)
@@ -164,6 +167,9 @@ def _expire(turn: Turn) -> None:
     turn.note("instance_expired")
     if policy.on_timeout is None:
         turn.error = encode(Failure("WORKFLOW_TIMEOUT", f"The instance was not done within {policy.timeout:g} s."))
+        if policy.on_error == "rollback":
+            begin(turn, InstanceStatus.FAILED, "WORKFLOW_TIMEOUT", is_told=True)
+            return
         end_instance(turn, InstanceStatus.FAILED, "WORKFLOW_TIMEOUT")
         return
     for path in sorted(turn.tokens):

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.compiler.expressions import Expression
 from holdfast.core.decision import (
+    Answered,
     Call,
     Child,
     Closed,
@@ -20,7 +21,10 @@ from holdfast.core.decision import (
     Effect,
     Event,
     Facts,
+    History,
     KeyWait,
+    Letter,
+    Moved,
     Opened,
     Outgoing,
     Release,
@@ -32,7 +36,7 @@ from holdfast.core.decision import (
 from holdfast.core.ids import CONTROL, FORWARD, receipt_key, step_id, timer_id, token_id
 from holdfast.core.moments import to_iso
 from holdfast.core.program import Place, Program
-from holdfast.core.state import Instance, Stopping, Token, Wait
+from holdfast.core.state import Instance, Rollback, Stopping, Token, Wait
 from holdfast.core.status import InstanceStatus, StepStatus
 
 encode = msgspec.json.encode
@@ -86,10 +90,15 @@ class Turn:
         "events",
         "expires",
         "facts",
+        "ghosts",
+        "halts",
         "instance",
         "keep",
         "key_waits",
         "key_waits_ended",
+        "letters",
+        "letters_resolved",
+        "moved",
         "moves",
         "needs",
         "now",
@@ -101,10 +110,12 @@ class Turn:
         "released",
         "result",
         "retried",
+        "rollback",
         "scopes",
         "seq",
         "status",
         "stopping",
+        "stops",
         "superseded",
         "tasks",
         "timers",
@@ -133,6 +144,8 @@ class Turn:
         self.parked = state.parked
         self.stopping: Stopping | None = state.stopping
         self.expires: Wait | None = state.expires
+        self.rollback: Rollback | None = state.rollback
+        self.ghosts = state.ghosts
         self.context = instance.data
         self.result: bytes | None = None
         self.error: bytes | None = None
@@ -152,8 +165,13 @@ class Turn:
         self.children: list[Child] = NONE
         self.outgoing: list[Outgoing] = NONE
         self.superseded: list[tuple[bytes, int]] = NONE
-        self.needs: list[EarlyEvents | Call] = NONE
+        self.needs: list[EarlyEvents | Call | History] = NONE
         self.tasks: list[TaskOpened | TaskClosed] = NONE
+        self.stops: tuple[str, ...] = ()
+        self.halts: tuple[str, ...] = ()
+        self.moved: tuple[Moved, ...] = ()
+        self.letters: tuple[Letter, ...] = ()
+        self.letters_resolved: tuple[Answered, ...] = ()
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
@@ -239,8 +257,11 @@ class Turn:
         closing: bytes | None = None,
     ) -> None:
         self.closed.append(
-            Closed(token.step, token.at, status, outcome, self.version, self.seq, chosen, output, error, closing)
-        )
+            Closed(
+                token.step, token.at, status, outcome, self.version, self.seq, chosen, output, error, closing,
+                token.node,
+            )
+        )  # fmt: skip
         self.seq += 1
 
     def release(self, move: Move) -> None:

@@ -1,6 +1,6 @@
--- Per queue with free work: how long the first in line has been ripe, and whether a live worker serves the queue.
+-- Per queue with free work (parked work is in none): how long the first in line has been ripe, and whether a live worker serves the queue.
 with recursive queues as (
-    (select w.queue from holdfast.work w where w.worker is null order by w.queue limit 1)
+    (select w.queue from holdfast.work w where w.worker is null and w.queue > '' order by w.queue limit 1)
     union all
     select (select w.queue from holdfast.work w where w.worker is null and w.queue > q.queue order by w.queue limit 1)
     from queues q where q.queue is not null

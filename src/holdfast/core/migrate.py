@@ -1,0 +1,325 @@
+"""Migration: an instance goes on under another version of its flow.
+
+Nothing runs while it happens and nothing is run because of it. Every token stays where it is, path and hop unchanged,
+and stands on the same node of the new graph, or on the one it is mapped to. So the only question is whether whatever
+the token waits for still makes sense there; where it does not, the migration is refused with the reason and the
+instance stays as it was. The row of `@migrate` names both graphs and tells what became of each token: replay reads the
+rows before it with the old graph and those after it with the new one, and a revert finds the way back in it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.compiler.graph import Behaviour
+from holdfast.core.events import ENGINE_EVENTS
+from holdfast.core.ids import token_id
+from holdfast.core.moments import seconds
+from holdfast.core.program import Place, Program
+from holdfast.core.signals import Migrate
+from holdfast.core.state import Scope, Token, Wait
+from holdfast.core.status import InstanceStatus, Phase
+from holdfast.core.tasks import DECISIONS
+from holdfast.core.timers import EXPIRY
+from holdfast.core.turn import Turn
+from holdfast.errors import Conflict, Refused
+
+_OUT: Final = (Phase.WORKING, Phase.CANCELLING)
+_LIFTED: Final = {"deadline": "deadline", "due": "due"}  # waits that end where the new node has no such limit
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of the two graphs."""
+
+    definition: str
+    version: int
+    hash: str
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where a token stood and stands, and which of its waits ended."""
+
+    path: str
+    was: str
+    now: str
+    lifted: tuple[str, ...] = ()
+
+
+class Migrated(msgspec.Struct, frozen=True, rename={"came_from": "from", "went_to": "to"}):
+    """The detail of a row of `@migrate`. Tokens go by `path@hop`, scopes by their id."""
+
+    came_from: Side
+    went_to: Side
+    nodes: dict[str, str]
+    tokens: dict[str, Standing]
+    scopes: dict[str, str]
+    expires: Wait | None
+    by: str
+    reason: str | None = None
+
+
+read_migrated = msgspec.json.Decoder(Migrated).decode
+
+
+def migrate(turn: Turn, signal: Migrate) -> None:
+    target = turn.facts.target
+    if target is None or target.definition != signal.definition:
+        raise Refused("The version to migrate to is not at hand.", code="MIGRATION_TARGET_MISSING")
+    _check_moment(turn, target)
+    crossing = _Crossing(turn, target, signal)
+    crossing.check_graphs()
+    scopes = {id: crossing.scope(id, scope) for id, scope in turn.scopes.items()}
+    stood = {path: crossing.stand(path, token) for path, token in sorted(turn.tokens.items())}
+    _move(turn, target, stood, scopes)
+    _keep_time(turn, target)
+    detail = Migrated(
+        _side(turn.program),
+        _side(target),
+        signal.nodes,
+        {token_id(path, turn.tokens[path].hop): standing for path, standing in stood.items()},
+        {id: scope.split for id, scope in scopes.items()},
+        turn.expires,
+        turn.actor,
+        signal.reason,
+    )
+    turn.control("migrate", msgspec.to_builtins(detail, builtin_types=(bytes,)))
+    about = {"from": turn.program.version, "to": target.version, "by": turn.actor, "reason": signal.reason}
+    turn.note("instance_migrated", detail={**about, "nodes": signal.nodes})
+    turn.instance = msgspec.structs.replace(turn.instance, definition=target.definition, flow_version=target.version)
+
+
+def _side(program: Program) -> Side:
+    return Side(program.definition.hex(), program.version, program.hash)
+
+
+def _check_moment(turn: Turn, target: Program) -> None:
+    if turn.program.definition == target.definition:
+        raise Refused(
+            f"The instance is on version {target.version} already.",
+            code="MIGRATION_ALREADY_THERE",
+            hint="There is nothing to migrate.",
+        )
+    if turn.rollback is not None or turn.status is InstanceStatus.ROLLING_BACK:
+        raise Conflict(
+            "The instance is going backwards and ends with the version it began with.",
+            code="INSTANCE_ROLLING_BACK",
+            hint="Start a new instance on the new version.",
+        )
+    if turn.stopping is not None:
+        raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="It need not be migrated.")
+    out = sorted(token.node for token in (*turn.tokens.values(), *turn.ghosts.values()) if token.phase in _OUT)
+    if out:
+        raise Conflict(
+            f"Work is queued or running for {', '.join(map(repr, out))}.",
+            code="MIGRATION_WORK_RUNNING",
+            hint="Try again when it is done; a suspended instance stops before its next step.",
+            nodes=out,
+        )
+
+
+class _Crossing:
+    """The way from one graph to another for one instance."""
+
+    def __init__(self, turn: Turn, target: Program, signal: Migrate) -> None:
+        self.turn = turn
+        self.old = turn.program
+        self.new = target
+        self.signal = signal
+        self._around: dict[str, tuple[str, ...]] | None = None
+
+    def name(self, node: str) -> str:
+        return self.signal.nodes.get(node, node)
+
+    def check_graphs(self) -> None:
+        """What holds for every instance of the version, wherever its tokens are."""
+        if self.old.name != self.new.name:
+            raise _blocked("FLOW_CHANGED", f"{self.new.name!r} is another flow than {self.old.name!r}.")
+        if self.old.merges != self.new.merges:
+            raise _blocked("DATA_CHANGED", "The two versions do not pass data on in the same way.")
+        lost = [
+            place.id
+            for place in self.old.places.values()
+            if place.node.undo is not None and self._undo_of(self.name(place.id)) is None
+        ]
+        if lost:
+            raise _blocked(
+                "UNDO_LOST",
+                f"The new version could not take back what {', '.join(map(repr, sorted(lost)))} did.",
+                "Map the node to one that has a compensation.",
+            )
+        is_dead = any(token.phase is Phase.DEAD for token in self.turn.tokens.values())
+        if is_dead and (self.old.policy.on_error == "dlq") != (self.new.policy.on_error == "dlq"):
+            raise _blocked(
+                "POLICY_CHANGED",
+                "A failed step waits for a person, and only one of the two versions is in DLQ mode.",
+                "Settle the failed step first.",
+            )
+
+    def _undo_of(self, node: str) -> str | None:
+        place = self.new.places.get(node)
+        return None if place is None else place.node.undo
+
+    # --- scopes ---------------------------------------------------------------------------------------------------
+
+    def scope(self, id: str, scope: Scope) -> Scope:
+        """An open scope goes on only if its split, its branches and its join are what they were."""
+        split = self.name(scope.split)
+        place, before = self.new.places.get(split), self.old.places[scope.split]
+        if place is None or not place.is_split:
+            raise _missing(scope.split, split)
+        join, mode = self.old.joins.get(scope.split), self.old.join_modes.get(scope.split)
+        same_join = self.new.joins.get(split) == (None if join is None else self.name(join))
+        same_width = len(place.ways["completed"]) == len(before.ways["completed"])
+        if not (same_join and same_width and self.new.join_modes.get(split) == mode):
+            raise _blocked("SCOPE_CHANGED", f"Branches of {scope.split!r} are open, and the new version joins others.")
+        if self._enclosing(split) != self._chain(scope.parent):
+            raise _blocked("SCOPE_CHANGED", f"{split!r} lies in other branches than {scope.split!r} did.")
+        return msgspec.structs.replace(scope, split=split)
+
+    def _chain(self, path: str) -> tuple[str, ...]:
+        """The new names of the splits a path lies in, from the outside in."""
+        splits: list[str] = []
+        while "/" in path:
+            scope_id = path.rpartition(".")[0]
+            splits.append(self.name(self.turn.scopes[scope_id].split))
+            path = self.turn.scopes[scope_id].parent
+        return tuple(reversed(splits))
+
+    def _enclosing(self, node: str) -> tuple[str, ...] | None:
+        if self._around is None:
+            self._around = _splits_around(self.new)
+        return self._around.get(node)
+
+    # --- tokens ---------------------------------------------------------------------------------------------------
+
+    def stand(self, path: str, token: Token) -> Standing:
+        name = self.signal.tokens.get(token_id(path, token.hop)) or self.name(token.node)
+        place, before = self.new.places.get(name), self.old.places[token.node]
+        if place is None:
+            raise _missing(token.node, name)
+        self._check_behaviour(token, before, place)
+        self._check_scope(path, token, place)
+        lifted = tuple(wait.id for wait in token.waits if self._is_lifted(wait, place))
+        for wait in token.waits:
+            if wait.id not in lifted and not _fits(wait, before, place):
+                what = repr(wait.event) if wait.event is not None else f"a {wait.kind}"
+                raise _blocked("WAIT_CHANGED", f"{token.node!r} waits for {what}, which {name!r} does not.")
+        return Standing(path, token.node, name, lifted)
+
+    def _check_behaviour(self, token: Token, before: Place, place: Place) -> None:
+        if token.phase is Phase.HELD:  # nothing of the node has happened: it may become any other that is no join
+            same = (before.behaviour is Behaviour.JOIN) == (place.behaviour is Behaviour.JOIN)
+        else:
+            same = before.behaviour is place.behaviour
+        if not same:
+            raise _blocked(
+                "BEHAVIOUR_CHANGED",
+                f"{before.id!r} is {before.behaviour}, {place.id!r} is {place.behaviour}.",
+                "Suspend the instance, let it come to stand before its next step, and migrate it there.",
+            )
+        if token.phase is Phase.RETRYING and place.id != before.id:
+            raise _blocked(
+                "RETRY_RENAMED",
+                f"{before.id!r} is about to be called again under the key of its name.",
+                "Keep the name, or wait until the step is over.",
+            )
+        if token.phase is Phase.RESTING:
+            gone = sorted(before.ways.keys() - place.ways.keys() - ENGINE_EVENTS)
+            if gone:
+                raise _blocked("WAIT_CHANGED", f"{place.id!r} does not take {', '.join(map(repr, gone))} any more.")
+
+    def _check_scope(self, path: str, token: Token, place: Place) -> None:
+        chain, around = self._chain(path), self._enclosing(place.id)
+        if around is None:
+            raise _blocked("SCOPE_CHANGED", f"No way leads to {place.id!r}.")
+        if place.behaviour is Behaviour.JOIN and len(chain) == len(around) + 1:
+            chain = chain if self.new.joins.get(chain[-1]) != place.id else chain[:-1]
+        reached = chain[: len(around)] if token.phase is Phase.HELD else chain  # one that is held may be about to leave
+        if reached != around:
+            raise _blocked("SCOPE_CHANGED", f"{place.id!r} lies in other branches than {token.node!r} did.")
+
+    @staticmethod
+    def _is_lifted(wait: Wait, place: Place) -> bool:
+        limit = _LIFTED.get(wait.kind)
+        return limit is not None and getattr(place.node, limit) is None
+
+
+def _fits(wait: Wait, before: Place, place: Place) -> bool:
+    """Whether the new node could be waiting for the same thing."""
+    node, old = place.node, before.node
+    if wait.kind == "event":
+        return node.wait is not None and node.wait.event == wait.event
+    if wait.kind == "child":
+        return node.child is not None and old.child is not None and node.child.flow == old.child.flow
+    if wait.kind == "receipt":
+        return node.awaits
+    return wait.kind not in ("task", "due") or node.kind in DECISIONS
+
+
+def _splits_around(program: Program) -> dict[str, tuple[str, ...]]:
+    """The splits each node lies in, from the outside in; a node knows how many there are, the way to it which ones."""
+    found: dict[str, tuple[str, ...]] = {}
+    roots = [program.entry, *([program.policy.on_timeout] if program.policy.on_timeout else [])]
+    ahead: list[tuple[str, tuple[str, ...]]] = [(root, ()) for root in roots]
+    while ahead:
+        node, around = ahead.pop()
+        if node in found:
+            continue
+        place = program.places[node]
+        found[node] = around[: place.depth]
+        inside = (*found[node], node) if place.is_split else found[node]
+        ahead += [(way.target, inside) for ways in place.ways.values() for way in ways]
+    return found
+
+
+# --- what changes -------------------------------------------------------------------------------------------------
+
+
+def _move(turn: Turn, target: Program, stood: dict[str, Standing], scopes: dict[str, Scope]) -> None:
+    turn.scopes = scopes
+    for path, standing in stood.items():
+        token = turn.tokens[path]
+        ended = [wait for wait in token.waits if wait.id in standing.lifted]
+        turn.timers_ended = [*turn.timers_ended, *(wait.ref for wait in ended if wait.ref is not None)]
+        turn.tokens[path] = moved(token, standing, target)
+    gone = {(standing.path, wait) for standing in stood.values() for wait in standing.lifted}
+    turn.parked = tuple(timer for timer in turn.parked if (timer.path, timer.wait) not in gone)
+
+
+def moved(token: Token, standing: Standing, target: Program) -> Token:
+    """A value that the step row has is not kept twice, as everywhere."""
+    keeps = token.phase in (Phase.HELD, Phase.DEAD) or target.places[standing.now].keeps_value
+    return msgspec.structs.replace(
+        token,
+        node=standing.now,
+        waits=tuple(wait for wait in token.waits if wait.id not in standing.lifted),
+        value=token.value if keeps else msgspec.UNSET,
+    )
+
+
+def _keep_time(turn: Turn, target: Program) -> None:
+    """The instance's own timeout runs on as it was set; it is lifted, or begins now, where only one version has it."""
+    timeout, expires = target.policy.timeout, turn.expires
+    if timeout is None and expires is not None:
+        turn.timers_ended = [*turn.timers_ended, *([] if expires.ref is None else [expires.ref])]
+        turn.parked = tuple(timer for timer in turn.parked if timer.path)
+        turn.expires = None
+    elif timeout is not None and expires is None:
+        turn.expires = turn.timer("", f"{EXPIRY}~{turn.version}", EXPIRY, turn.now + seconds(timeout))
+
+
+def _missing(node: str, name: str) -> Conflict:
+    sentence = f"The new version has no node {name!r}" + ("." if node == name else f", which {node!r} is mapped to.")
+    return _blocked("NODE_MISSING", sentence, "Map the node to the one that takes its place.")
+
+
+def _blocked(code: str, sentence: str, hint: str = "") -> Conflict:
+    return Conflict(sentence, code=f"MIGRATION_{code}", hint=hint or "Let it end on its version, or migrate it later.")
+
+
+def way_back(record: Migrated) -> tuple[dict[str, str], dict[str, str]]:
+    """How to map nodes, and the tokens that have not moved since, to undo a migration."""
+    nodes = {now: was for was, now in sorted(record.nodes.items(), reverse=True)}
+    return nodes, {token: standing.was for token, standing in record.tokens.items()}

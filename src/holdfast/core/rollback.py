@@ -1,0 +1,242 @@
+"""Backwards: how an instance takes back what it has done.
+
+A rollback has three strides, each a decision of its own:
+
+    begin   nothing goes forward any more: what waits is skipped, what runs may finish and is recorded
+    plan    when nobody is out, the history is read and every compensation gets a row, with its place in the order
+    run     one compensation after another; the last one ends the instance
+
+The order is strictly backwards: the step that failed first, then the deepest step of each branch in the order the
+branches were written, then the split, then what came before it. A save point is where it ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.backwards import backwards, executed
+from holdfast.core.decision import Dispatch, History, Letter, Moved, Opened, Release, Retried
+from holdfast.core.ids import COMPENSATE, letter_id, receipt_key, step_id, token_id
+from holdfast.core.program import Place
+from holdfast.core.scopes import awaits_child, cancel_children, cancel_token, was_dispatched
+from holdfast.core.signals import Failure, HistoryRead, PastStep
+from holdfast.core.state import Rollback, Token, Undo
+from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
+from holdfast.core.turn import NULL, Turn, encode
+from holdfast.errors import Refused
+
+COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
+OUT_OF_CALLS: Final = "COMPENSATION_EXHAUSTED"
+
+
+# --- begin --------------------------------------------------------------------------------------------------------
+
+
+def begin(
+    turn: Turn,
+    target: InstanceStatus,
+    reason: str | None,
+    *,
+    by: str | None = None,
+    first: bytes = b"",
+    to_root: bool = False,
+    is_told: bool = False,
+) -> None:
+    """Nothing goes forward from here. `is_told`: handlers that run are asked to stop; else they may finish."""
+    turn.rollback = Rollback(target, reason, by, first, to_root)
+    detail = {"target": target, "reason": reason, "by": by, "first": first.hex(), "root": to_root}
+    turn.control("rollback", detail)
+    turn.note("rollback_started", detail={"target": target, "reason": reason, "by": by})
+    turn.status, turn.reason, turn.parked = InstanceStatus.ROLLING_BACK, reason, ()
+    turn.moves.clear()
+    if turn.expires is not None:
+        if turn.expires.ref is not None:
+            turn.timers_ended = [*turn.timers_ended, turn.expires.ref]
+        turn.expires = None
+    for path, token in sorted(turn.tokens.items()):
+        stop_token(turn, path, token, "rolled_back", is_told=is_told)
+    turn.scopes = {}  # nobody will meet any more
+
+
+def stop_token(turn: Turn, path: str, token: Token, reason: str, *, is_told: bool) -> None:
+    """What runs is awaited, be it a handler or a sub-flow; everything else ends now."""
+    is_out = token.phase is Phase.WORKING and path not in turn.facts.idle and not was_dispatched(turn, path, token)
+    if is_out:
+        turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.CANCELLING)
+        if is_told:
+            turn.stops = (*turn.stops, path)
+        else:
+            turn.halts = (*turn.halts, path)
+    elif token.phase is Phase.RESTING and awaits_child(turn, token):
+        cancel_children(turn, token, reason)
+        turn.end_waits(path, token)
+        waits = tuple(wait for wait in token.waits if wait.kind == "child")
+        turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=waits)
+    else:
+        cancel_token(turn, path, reason, StepStatus.SKIPPED)
+
+
+# --- plan ---------------------------------------------------------------------------------------------------------
+
+
+def history_read(turn: Turn, signal: HistoryRead) -> None:
+    rollback = turn.rollback
+    if rollback is None or rollback.plan is not None or turn.tokens or turn.ghosts:
+        raise Refused("No rollback waits for its plan.", code="NOT_ROLLING_BACK")
+    past = executed(turn.program, signal.steps, to_root=rollback.to_root)
+    undos: list[Undo] = []
+    inputs: list[bytes] = []
+    for step in backwards(turn.program, past.steps, rollback.first):
+        place = turn.program.places.get(step.node)  # a migration may have dropped what needs no compensation
+        undo = None if place is None else place.node.undo
+        if undo is not None:
+            raw = _what_was_done(step)
+            undos.append(_open(turn, turn.program.places[undo], step, len(undos), raw))
+            inputs.append(raw)
+        elif step.status != StepStatus.CANCELLED:
+            turn.moved = (*turn.moved, Moved(step.id, step.at, StepStatus.ROLLED_BACK))
+    turn.control("plan", {"compensations": len(undos), "save_point": past.save_point})
+    turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
+    turn.rollback = msgspec.structs.replace(rollback, plan=tuple(undos))
+    run_next(turn, input=inputs[0] if inputs else None)
+
+
+def _what_was_done(step: PastStep) -> bytes:
+    return encode({"input": msgspec.Raw(step.input or NULL), "output": msgspec.Raw(step.output or NULL)})
+
+
+def _open(turn: Turn, place: Place, step: PastStep, ordinal: int, raw: bytes) -> Undo:
+    return open_compensation(
+        turn,
+        place,
+        Undo(
+            place.id, step.path, step.hop, b"", turn.now, step.id, step.at, step.fence, 0,
+            step.status == StepStatus.CANCELLED,
+        ),
+        ordinal,
+        raw,
+    )  # fmt: skip
+
+
+def open_compensation(turn: Turn, place: Place, undo: Undo, ordinal: int, raw: bytes) -> Undo:
+    """The row of a compensation that is still to run; its receipt makes it the only one of its kind."""
+    instance, token = turn.instance, token_id(undo.path, undo.hop)
+    key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, COMPENSATE, undo.run)
+    undo = msgspec.structs.replace(undo, step=step_id(turn.now, key, instance.id[15]), at=turn.now)
+    detail = {"ordinal": ordinal, "undoes": undo.of.hex(), "undoes_at": undo.of_at, "evidence": undo.is_evidence}
+    turn.opened.append(
+        Opened(
+            undo.step, place.id, place.behaviour, undo.path, undo.hop, token, key, undo.run, turn.version, turn.seq,
+            "rollback", StepStatus.PENDING, raw, undo.fence, 0, encode(detail), COMPENSATE,
+        )
+    )  # fmt: skip
+    turn.seq += 1
+    return undo
+
+
+# --- run ----------------------------------------------------------------------------------------------------------
+
+
+def run_next(turn: Turn, *, left: str = "", held: int = 0, input: bytes | None = None) -> None:
+    """The next compensation begins. `held` is the fence of the work row the one before it has on the path `left`."""
+    rollback = turn.rollback
+    if rollback is None or not rollback.plan or turn.status is InstanceStatus.SUSPENDED:
+        if held:
+            turn.released.append(Release(left, held))
+        return
+    undo = rollback.plan[0]
+    if held and left != undo.path:
+        turn.released.append(Release(left, held))
+        held = 0
+    place = turn.program.places[undo.node]
+    fence = max(undo.fence, held) + 1
+    if not undo.is_evidence:
+        turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, StepStatus.COMPENSATION))
+    turn.note("compensation_started", undo.node, token_id(undo.path, undo.hop), {"undoes": undo.of.hex()})
+    turn.tokens[undo.path] = Token(undo.hop, undo.node, undo.step, undo.at, fence, Phase.WORKING, 1, undo.run)
+    turn.retried = [*turn.retried, Retried(undo.step, undo.at, 1, fence, None)]
+    turn.dispatches.append(
+        Dispatch(
+            undo.path, undo.step, undo.at, place.queue, place.id, fence, held, 1, input, place.node.priority,
+            place.node.timeout,
+        )
+    )  # fmt: skip
+
+
+def undone(turn: Turn, path: str, token: Token, raw: bytes, fence: int) -> None:
+    """A compensation succeeded: the step it belongs to is taken back."""
+    turn.close(token, StepStatus.COMPLETED, "completed", output=raw)
+    _go_on(turn, path, token, fence, StepStatus.ROLLED_BACK, "compensation_completed")
+
+
+def not_undone(
+    turn: Turn, path: str, token: Token, place: Place, failure: Failure, fence: int, calls: int, raw: bytes | None
+) -> None:
+    """A compensation is out of calls: a person must see to it; the rest is taken back all the same."""
+    error = encode(failure)
+    turn.close(token, StepStatus.FAILED, "error", error=error)
+    id = letter_id(turn.now, token.step)
+    turn.letters = (
+        *turn.letters,
+        Letter(
+            id, COMPENSATION, token.step, token.at, path, token_id(path, token.hop), place.id, place.behaviour, raw,
+            error, OUT_OF_CALLS, calls,
+        ),
+    )  # fmt: skip
+    if turn.rollback is not None:
+        turn.rollback = msgspec.structs.replace(turn.rollback, broken=True)
+    detail = {"code": failure.code, "message": failure.message, "letter": id.hex()}
+    _go_on(turn, path, token, fence, StepStatus.FAILED, "compensation_failed", detail)
+
+
+def _go_on(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, event: str, detail: Any = None) -> None:
+    rollback = turn.rollback
+    assert rollback is not None
+    assert rollback.plan is not None
+    del turn.tokens[path]
+    turn.end_waits(path, token)
+    undo = rollback.plan[0]
+    if not undo.is_evidence:
+        turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status))
+    turn.note(event, token.node, token_id(path, token.hop), {**(detail or {}), "undoes": undo.of.hex()})
+    turn.rollback = msgspec.structs.replace(rollback, plan=rollback.plan[1:])
+    run_next(turn, left=path, held=fence)
+
+
+# --- the end ------------------------------------------------------------------------------------------------------
+
+
+def settle_rollback(turn: Turn, rollback: Rollback) -> bool:
+    """What comes next when a turn ends; True when nothing does, because all is taken back."""
+    if turn.tokens or (rollback.plan is None and turn.ghosts):
+        return False
+    if rollback.plan is None:
+        turn.needs = [*turn.needs, History()]
+        return False
+    if rollback.plan:  # suspended between two compensations
+        return False
+    turn.rollback = None
+    if turn.instance.status in TERMINAL:
+        return False  # one that had failed was run again; the instance is what it was
+    turn.status = InstanceStatus.FAILED if rollback.broken else rollback.target
+    turn.reason = rollback.reason
+    turn.note("rollback_completed", detail={"broken": rollback.broken})
+    turn.note(f"instance_{turn.status}", detail={"by": rollback.by, "reason": rollback.reason})
+    return True
+
+
+def abandon(turn: Turn, reason: str) -> None:
+    """The rollback itself is stopped: what was not taken back stays as it is, and says so."""
+    rollback = turn.rollback
+    turn.rollback = None
+    if rollback is None or not rollback.plan:
+        return
+    present = rollback.plan[0]
+    if present.path in turn.tokens and not present.is_evidence:
+        turn.moved = (*turn.moved, Moved(present.of, present.of_at, StepStatus.FAILED))
+    for undo in rollback.plan:
+        if undo.path not in turn.tokens or turn.tokens[undo.path].step != undo.step:
+            never = Token(undo.hop, undo.node, undo.step, undo.at)
+            turn.close(never, StepStatus.SKIPPED, reason)

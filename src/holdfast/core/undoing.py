@@ -1,0 +1,74 @@
+"""The rollback of an instance that is being rebuilt from its rows: the part of replay that goes backwards."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.rows import StepRow, phase_of_work
+from holdfast.core.state import Rollback, Token, Undo
+from holdfast.core.status import StepStatus
+
+
+class _Detail(msgspec.Struct):
+    ordinal: int
+    undoes: str
+    undoes_at: int
+    evidence: bool = False
+
+
+_detail = msgspec.json.Decoder(_Detail).decode
+
+
+class Undoing:
+    """Compensations are rows from the moment they are planned; the first that is not closed is the one that runs."""
+
+    def __init__(self) -> None:
+        self.rollback: Rollback | None = None
+        self.is_planned = False
+        self._rows: dict[bytes, StepRow] = {}
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.rollback is not None
+
+    def begin(self, rollback: Rollback) -> None:
+        self.rollback, self.is_planned, self._rows = rollback, False, {}
+
+    def open(self, row: StepRow) -> None:
+        self._rows[row.id] = row
+
+    def close(self, row: StepRow) -> None:
+        self._rows.pop(row.id, None)
+        if self.rollback is not None and row.outcome == "error":
+            self.rollback = msgspec.structs.replace(self.rollback, broken=True)
+
+    def over(self) -> Rollback | None:
+        """The rollback, once it has nothing left to do."""
+        if not self.is_planned or self._rows:
+            return None
+        rollback, self.rollback = self.rollback, None
+        return rollback
+
+    def state(self) -> Rollback | None:
+        if self.rollback is None or not self.is_planned:
+            return self.rollback
+        return msgspec.structs.replace(self.rollback, plan=tuple(map(_undo, self._rows.values())))
+
+    def tokens(self) -> dict[str, Token]:
+        row = next(iter(self._rows.values()), None)
+        if row is None or row.status is StepStatus.PENDING:
+            return {}
+        phase, waits = phase_of_work(row, ())
+        return {
+            row.path: Token(
+                row.hop, row.node, row.id, row.created_at, row.fence, phase, row.calls, row.run, None, waits
+            )
+        }
+
+
+def _undo(row: StepRow) -> Undo:
+    detail = _detail(row.detail or b"{}")
+    return Undo(
+        row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail.undoes), detail.undoes_at, row.fence,
+        row.run, detail.evidence,
+    )  # fmt: skip

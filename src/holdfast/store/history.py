@@ -1,0 +1,84 @@
+"""The past of an instance as a rollback needs it: the rows of the table, and those of the commit that is being made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.core.decision import Decision, Opened
+from holdfast.core.signals import PastStep
+from holdfast.core.state import Undo
+from holdfast.core.status import StepStatus
+from holdfast.store.session import Session, rows
+from holdfast.store.statements import SQL
+from holdfast.store.wire import read_int
+
+
+class _Detail(msgspec.Struct):
+    undoes: str
+    undoes_at: int
+    evidence: bool = False
+
+
+_detail = msgspec.json.Decoder(_Detail).decode
+
+
+async def read_past(session: Session, instance: bytes, decisions: Iterable[Decision], now: int) -> list[PastStep]:
+    """Every step so far. What the present commit decided is not in the table yet."""
+    [result] = await session.run([SQL.read_past.one(instance, instance[15])])
+    past: dict[bytes, PastStep] = {}
+    for id, at, node, path, hop, kind, run, status, version, ordinal, fence, input, output, detail in rows(result):
+        past[id] = PastStep(
+            id, read_int(at), node.decode(), path.decode(), read_int(hop), kind.decode(), read_int(run),
+            status.decode(), read_int(version), read_int(ordinal), read_int(fence), _json(input), _json(output),
+            _json(detail),
+        )  # fmt: skip
+    for decision in decisions:
+        _decide_on(past, decision, now)
+    return list(past.values())
+
+
+def _decide_on(past: dict[bytes, PastStep], decision: Decision, now: int) -> None:
+    for opened in decision.opened:
+        past[opened.id] = _new(opened, now)
+    for closed in decision.closed:
+        past[closed.id] = msgspec.structs.replace(past[closed.id], status=closed.status, output=closed.output)
+    for moved in decision.moved:
+        past[moved.id] = msgspec.structs.replace(past[moved.id], status=moved.status)
+    for id, _ in decision.superseded:
+        past[id] = msgspec.structs.replace(past[id], status=StepStatus.SUPERSEDED)
+
+
+def _new(step: Opened, now: int) -> PastStep:
+    return PastStep(
+        step.id, now, step.node, step.path, step.hop, step.kind, step.run, step.status, step.version, step.ordinal,
+        step.fence, step.input, step.output, step.detail,
+    )  # fmt: skip
+
+
+async def read_compensation(
+    session: Session, org: str, instance: bytes, step: bytes, at: int
+) -> tuple[Undo, bytes] | None:
+    """A compensation that ran out of calls, and what it was called with."""
+    query = SQL.read_compensation.one(instance, instance[15], at, step)
+    found = rows((await session.once(SQL.use_tenant.one(org), query))[1])
+    if not found:
+        return None
+    node, path, hop, id, created, fence, run, detail, input = found[0]
+    told = _detail(detail[1:])
+    undo = Undo(
+        node.decode(), path.decode(), read_int(hop), id, read_int(created), bytes.fromhex(told.undoes), told.undoes_at,
+        read_int(fence), read_int(run), told.evidence,
+    )  # fmt: skip
+    return undo, _json(input) or b"null"
+
+
+async def is_letter_open(session: Session, letter: bytes, org: str) -> bool:
+    """Locks the letter, so that nobody settles it before this transaction ends."""
+    [result] = await session.run([SQL.lock_letter.one(letter, letter[15], org)])
+    return bool(rows(result))
+
+
+def _json(value: bytes | None) -> bytes | None:
+    return None if value is None else value[1:]
