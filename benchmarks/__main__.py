@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks import report, server
 from benchmarks.bench import Bench
-from benchmarks.cases import commits, comparison, past, scale
+from benchmarks.cases import commits, comparison, past, priorities, sagas, scale
 from benchmarks.report import Bar, Row
 
 
@@ -34,7 +34,12 @@ CASES = {
     "processes": Case(scale.processes, "two and four worker processes against one"),
     "awaiting": Case(scale.awaiting, "handlers that await 100 ms"),
     "memory": Case(scale.memory, "memory with 10,000 flows in flight"),
+    "claims": Case(priorities.claims, "claims out of a thousand and out of a million queued steps"),
+    "starvation": Case(priorities.starvation, "the least urgent among the most urgent"),
     "keys": Case(scale.keys, "concurrent starts that share keys"),
+    "sagas": Case(sagas.throughput, "compensations: defined, and run"),
+    "branches": Case(sagas.branches, "10, 100 and 1,000 parallel branches in one flow"),
+    "cancel": Case(sagas.cancel, "a cancel of 1,000 running branches"),
 }
 
 

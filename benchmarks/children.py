@@ -13,6 +13,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = (sys.executable, "-m", "benchmarks.ours")
+SAGAS = (sys.executable, "-m", "benchmarks.sagas")
+PRIORITIES = (sys.executable, "-m", "benchmarks.priorities")
 CEILING = (sys.executable, "-m", "benchmarks.ceiling")
 
 

@@ -47,16 +47,19 @@ def replay_all(connection: psycopg.Connection) -> Iterator[Replayed]:
     steps = {id: [_step_row(row[1:]) for row in rows] for id, rows in groupby(connection.execute(STEPS), _first)}
     for row in connection.execute(INSTANCES):
         rows = steps.get(row[0], [])
-        yield Replayed(row[0], len(rows), _difference(programs[row[2]], rows, *_stored(row)))
+        yield Replayed(row[0], len(rows), _difference(programs, row[2], rows, *_stored(row)))
 
 
 def _first(row: tuple[Any, ...]) -> UUID:
     return row[0]
 
 
-def _difference(program: Program, rows: list[StepRow], known: Instance, identity: Instance) -> str | None:
+def _difference(
+    programs: dict[UUID, Program], definition: UUID, rows: list[StepRow], known: Instance, identity: Instance
+) -> str | None:
+    by_id = {id.bytes: program for id, program in programs.items()}
     try:
-        rebuilt = _projection(replay(program, rows, instance=identity))
+        rebuilt = _projection(replay(programs[definition], rows, instance=identity, programs=by_id))
     except Exception as failure:
         return f"cannot be replayed: {failure!r}"
     stored = _projection(known)

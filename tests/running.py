@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, RateLimit
 
 PATIENCE = 30.0
 
@@ -75,7 +75,8 @@ class Evidence:
     def __init__(self, dsn: str) -> None:
         self.connection = psycopg.connect(dsn, autocommit=True)
         self.connection.execute(
-            "create table if not exists public.calls (instance text, step text, attempt int, pid int, worked bool)"
+            "create table if not exists public.calls (instance text, step text, attempt int, pid int, worked bool,"
+            " at timestamptz default clock_timestamp())"
         )
         self.connection.execute("create table if not exists public.gate (name text)")
 
@@ -137,9 +138,11 @@ class Recorder:
 
 
 @contextmanager
-def worker_process(dsn: str, handlers: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+def worker_process(
+    dsn: str, handlers: list[str], limits: list[dict[str, Any]] | None = None, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A worker in a process of its own, once it is ready; whatever it is doing then, it is gone at the end."""
-    wanted = json.dumps({"handlers": handlers, "options": options})
+    wanted = json.dumps({"handlers": handlers, "options": options, "limits": limits or []})
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__)), dsn, wanted], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent
     )
@@ -153,11 +156,12 @@ def worker_process(dsn: str, handlers: list[str], **options: Any) -> Iterator[su
         process.stdout.close()  # type: ignore[union-attr]
 
 
-async def _serve(dsn: str, handlers: list[str], options: dict[str, Any]) -> None:
+async def _serve(dsn: str, handlers: list[str], options: dict[str, Any], limits: list[dict[str, Any]]) -> None:
     recorder, stopped = Recorder(dsn), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with Engine(dsn) as engine:
         recorder.register(engine, handlers)
+        engine.use(*(RateLimit(**limit) for limit in limits))
         async with engine.worker(**options):
             print("ready", flush=True)
             await stopped.wait()
@@ -166,4 +170,4 @@ async def _serve(dsn: str, handlers: list[str], options: dict[str, Any]) -> None
 
 if __name__ == "__main__":
     wishes = json.loads(sys.argv[2])
-    asyncio.run(_serve(sys.argv[1], wishes["handlers"], wishes["options"]))
+    asyncio.run(_serve(sys.argv[1], wishes["handlers"], wishes["options"], wishes["limits"]))

@@ -1,4 +1,4 @@
-"""The demo keeps its word: it kills a worker, counts, and leaves nothing running."""
+"""The examples keep their word: each checks itself, and the demo kills a worker, counts, and leaves nothing running."""
 
 from __future__ import annotations
 
@@ -7,23 +7,56 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.store import embedded
 
-DEMO = Path(__file__).parent.parent / "examples" / "order.py"
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DEMO = EXAMPLES / "order.py"
+TESTED_WITH_THEIR_SUBJECT = {"approval.py", "webhook.py"}
+LAST_LINES = {
+    "sagas_approval.py": "Booked in the end: {'desk': 800}",
+    "sagas_conditions.py": "Liens that stand: ['ben']",
+    "sagas_dlq.py": "Repaired: {'sent': True, 'transferred': 120}",
+    "sagas_ecommerce.py": "Everything is where it should be.",
+    "sagas_pipeline.py": "One night loaded, one taken back.",
+    "sagas_services.py": "Every step ran where its handler is.",
+}
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", LAST_LINES)
+def test_an_example_runs_tells_its_story_and_checks_itself(name: str, holdfast_dsn: str) -> None:
+    told = run(EXAMPLES / name, HOLDFAST_DSN=holdfast_dsn)
+    assert LAST_LINES[name] in told.splitlines()[-1]
+
+
+def test_an_example_can_be_repeated_on_the_same_database(holdfast_dsn: str) -> None:
+    for _ in range(2):
+        run(EXAMPLES / "sagas_dlq.py", HOLDFAST_DSN=holdfast_dsn)
+
+
+def test_no_example_is_left_out() -> None:
+    programs = {file.name for file in EXAMPLES.glob("*.py") if "__main__" in file.read_text()}
+    assert programs == {*LAST_LINES, *TESTED_WITH_THEIR_SUBJECT, DEMO.name}
 
 
 def test_the_demo_holds_what_it_says_and_can_be_repeated(home: Path) -> None:
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", DEMO, "--orders", "100"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**os.environ, "HOLDFAST_HOME": str(home)},
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-        assert "was killed with SIGKILL; it held" in done.stdout
-        assert "Nothing was lost and nothing was done twice" in done.stdout
-        assert str(home / "demo") in done.stdout
+        told = run(DEMO, "--orders", "100", HOLDFAST_HOME=str(home))
+        assert "was killed with SIGKILL; it held" in told
+        assert "Nothing was lost and nothing was done twice" in told
+        assert str(home / "demo") in told
         assert embedded.status(home / "demo") is None

@@ -21,6 +21,7 @@ def test_everything_set() -> None:
             "HOLDFAST_DIRECT_DSN": "postgresql://app@db:5432/orders",
             "HOLDFAST_POOLED": "1",
             "HOLDFAST_KEEP_EARLY": "3600",
+            "HOLDFAST_AGING": "2.5",
         }
     )
     assert settings == Settings(
@@ -31,7 +32,13 @@ def test_everything_set() -> None:
         "postgresql://app@db:5432/orders",
         True,
         keep_early=3600.0,
+        aging=2.5,
     )
+
+
+@pytest.mark.parametrize("value", ["off", "OFF", "0", "0.0"])
+def test_aging_can_be_switched_off(value: str) -> None:
+    assert Settings.from_environment({"HOLDFAST_AGING": value}).aging == 0
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +57,10 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("HOLDFAST_KEEP_EARLY", "a week"),
         ("HOLDFAST_KEEP_EARLY", "-1"),
         ("HOLDFAST_KEEP_EARLY", "nan"),
+        ("HOLDFAST_AGING", "fast"),
+        ("HOLDFAST_AGING", "-1"),
+        ("HOLDFAST_AGING", "nan"),
+        ("HOLDFAST_AGING", "inf"),
         ("HOLDFAST_DIRECT_DSN", "mysql://root:hunter2@db/orders"),
         ("HOLDFAST_POOLED", "maybe"),
     ],

@@ -8,40 +8,61 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast.compiler.graph import Graph
     from holdfast.definitions.flow import Flow
+    from holdfast.definitions.path import Branch
     from holdfast.runtime.context import Context
     from holdfast.runtime.dead_letters import LetterFilter
     from holdfast.runtime.effects.delivery import EffectFailed
     from holdfast.runtime.effects.options import EffectOptions
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.handlers import DoNotRetry
+    from holdfast.runtime.hooks.audit import Audit
+    from holdfast.runtime.hooks.metrics import Metrics
+    from holdfast.runtime.hooks.middleware import Middleware
+    from holdfast.runtime.hooks.notices import FlowContext
+    from holdfast.runtime.hooks.rate_limit import RateLimit
+    from holdfast.runtime.hooks.validate import Validate
     from holdfast.runtime.retention import Retention
     from holdfast.runtime.sync import SyncEngine
 
 __all__ = [
+    "Audit",
+    "Branch",
     "Context",
     "DoNotRetry",
     "EffectFailed",
     "EffectOptions",
     "Engine",
     "Flow",
+    "FlowContext",
     "Graph",
     "LetterFilter",
+    "Metrics",
+    "Middleware",
+    "RateLimit",
     "Retention",
     "SyncEngine",
+    "Validate",
     "__version__",
 ]
 
 _HOMES = {
+    "Audit": "holdfast.runtime.hooks.audit",
+    "Branch": "holdfast.definitions.path",
     "Context": "holdfast.runtime.context",
     "DoNotRetry": "holdfast.runtime.handlers",
     "EffectFailed": "holdfast.runtime.effects.delivery",
     "EffectOptions": "holdfast.runtime.effects.options",
     "Engine": "holdfast.runtime.engine",
     "Flow": "holdfast.definitions.flow",
+    "FlowContext": "holdfast.runtime.hooks.notices",
     "Graph": "holdfast.compiler.graph",
     "LetterFilter": "holdfast.runtime.dead_letters",
+    "Metrics": "holdfast.runtime.hooks.metrics",
+    "Middleware": "holdfast.runtime.hooks.middleware",
+    "RateLimit": "holdfast.runtime.hooks.rate_limit",
     "Retention": "holdfast.runtime.retention",
     "SyncEngine": "holdfast.runtime.sync",
+    "Validate": "holdfast.runtime.hooks.validate",
 }
 
 

@@ -6,6 +6,7 @@
     ├── NotFound               no such flow, version, instance, node, handler
     ├── Conflict               right request, wrong moment: other input, other version, already over
     ├── Refused                the signal is not legal here; nothing changed
+    │   └── InputInvalid       … because its data does not fit a schema (carries the misfits)
     ├── Forbidden              the actor lacks a capability; nothing changed
     ├── PayloadError           a value that cannot be stored
     ├── StoreError             the database is missing, too old, too new, or refuses us
@@ -79,6 +80,16 @@ class Refused(HoldfastError):
     code = "SIGNAL_REFUSED"
     http_status = 422
     exit_code = 6
+
+
+class InputInvalid(Refused):
+    """The data does not fit what is asked for; nothing changed."""
+
+    code = "INPUT_INVALID"
+
+    def __init__(self, message: str = "", *, misfits: tuple[Any, ...] = (), **options: Any) -> None:
+        self.misfits = misfits
+        super().__init__(message, **options)
 
 
 class Forbidden(HoldfastError):

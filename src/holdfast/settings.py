@@ -11,6 +11,7 @@ from pathlib import Path
 from holdfast.errors import HoldfastError
 
 LONGEST_SECONDS = 100 * 365.25 * 86_400
+FASTEST_AGING = 1_000_000  # points per second: more would make every priority equal
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _ORG = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,62}")
 _POOLED = {"": None, "auto": None, "1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
@@ -32,6 +33,7 @@ class Settings:
     pooled: bool | None = None
     retention: str = ""  # what is kept how long, as `Retention.parse` reads it
     keep_early: float = 7 * 24 * 3600.0  # seconds an event waits for its wait
+    aging: float = 0.5  # points of priority that queued work gains per second; 0: none
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -50,6 +52,7 @@ class Settings:
             pooled=_pooled(given("HOLDFAST_POOLED")),
             retention=given("HOLDFAST_RETENTION"),
             keep_early=_seconds("HOLDFAST_KEEP_EARLY", given("HOLDFAST_KEEP_EARLY", str(default.keep_early))),
+            aging=_aging(given("HOLDFAST_AGING", str(default.aging))),
         )
 
 
@@ -106,6 +109,22 @@ def _seconds(variable: str, value: str) -> float:
     if not 0 <= seconds <= LONGEST_SECONDS:  # also false for what is not a number
         raise _invalid(variable, f"is {value!r}, not a number of seconds.", "Write 0 to 100 years in seconds.")
     return seconds
+
+
+def _aging(value: str) -> float:
+    if value.lower() == "off":
+        return 0.0
+    try:
+        rate = float(value)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= FASTEST_AGING:
+        raise _invalid(
+            "HOLDFAST_AGING",
+            f"is {value!r}, not a number of points per second.",
+            f"Write 0 to {FASTEST_AGING}, or off.",
+        )
+    return rate
 
 
 def _invalid(variable: str, problem: str, hint: str) -> HoldfastError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -31,6 +33,40 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         text=True,
         timeout=120,
     )
+
+
+class Shown:
+    """A command on a terminal of its own, and all it has printed so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self._text = b""
+
+    @property
+    def text(self) -> bytes:
+        with contextlib.suppress(OSError):  # nothing more at the moment, or ever
+            while found := os.read(self._terminal, 65_536):
+                self._text += found
+        return self._text
+
+
+@contextmanager
+def on_terminal(dsn: str, *arguments: str) -> Iterator[Shown]:
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    surroundings = _environment({"HOLDFAST_DSN": dsn, "TERM": "xterm", "COLUMNS": "100", "LINES": "60"})
+    del surroundings["NO_COLOR"]
+    command = [sys.executable, "-m", "holdfast.cli", *arguments]
+    process = subprocess.Popen(command, cwd=HERE, env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        yield Shown(process, ours)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(ours)
 
 
 class Worker:

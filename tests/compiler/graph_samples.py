@@ -11,6 +11,7 @@ from holdfast.compiler.graph import KINDS, Child, Edge, Graph, Node, Policy, Ret
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "task": {"handler": "run"},
+    "compensation": {"handler": "undo"},
     "action": {"handler": "mutate"},
     "rule": {"handler": "rule"},
     "effect": {"handler": "mail"},

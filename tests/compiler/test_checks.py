@@ -26,6 +26,11 @@ def rest_to_end(**fields: Any) -> Graph:
     return graph([node("rest", "human", **fields), END], [edge("rest", "end", on="approved")])
 
 
+UNDONE_TOGETHER = graph(
+    [node("a", undo="u"), node("b", undo="u"), node("u", "compensation"), END], [edge("a", "b"), edge("b", "end")]
+)
+UNDONE_PAUSE = graph([node("a", "wait_timer", undo="u"), node("u", "compensation"), END], [edge("a", "end")])
+
 # code, place, graph
 CASES: list[tuple[str, str, Graph]] = [
     ("GRAPH_INVALID", "nodes[0].id", chain(node(cast(str, 5)), entry="a")),
@@ -88,6 +93,13 @@ CASES: list[tuple[str, str, Graph]] = [
     ("BAD_TIMEZONE", "nodes.a.timezone", chain(node("a", "wait_timer", delay=5, timezone="Europe/Berlin"))),
     ("BAD_EXPRESSION", "nodes.a.after@0", chain(node("a", "wait_timer", delay=None, after="nowhere.x"))),
     ("REST_WITHOUT_EVENT", "nodes.a", graph([node("a", "human"), END], [edge("a", "end", on="timeout")])),
+    ("UNKNOWN_UNDO", "nodes.a.undo", chain(node("a", undo="b"))),
+    ("UNDO_MISMATCH", "nodes.a.undo", chain(node("a", undo="b"), node("b"))),
+    ("UNDO_MISPLACED", "nodes.a.undo", UNDONE_PAUSE),
+    ("COMPENSATION_UNUSED", "nodes.a", graph([node("b"), node("a", "compensation"), END], [edge("b", "end")])),
+    ("COMPENSATION_SHARED", "nodes.u", UNDONE_TOGETHER),
+    ("COMPENSATION_ON_PATH", "edges.u-end", chain(node("a", undo="u"), node("u", "compensation"))),
+    ("SAVE_POINT_IN_SCOPE", "nodes.s", shape("f:split a s:save_point end:end", "f>a f>s a>end s>end")),
     ("TIMEOUT_EDGE_MISSING", "nodes.rest", rest_to_end(deadline=60)),
     ("NO_DEFAULT_EDGE", "nodes.a", graph([node("a"), END], [edge("a", "end", when="input.x == 1")])),
     ("NO_DEFAULT_EDGE", "nodes.a", graph([node("a", "human"), END], [edge("a", "end", on="go", when="input.x == 1")])),

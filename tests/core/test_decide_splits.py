@@ -93,7 +93,7 @@ def test_a_race_that_hangs_on_one_branch_suspends_with_it() -> None:
 def test_a_failed_branch_of_an_all_join_fails_the_instance_and_stops_its_siblings() -> None:
     run = Run(_fork()).start().done("first").fail("a")
     assert (run.status, run.instance.reason) == ("failed", "BOOM")
-    assert run.statuses() == {"first": "completed", "fork": "completed", "a": "failed", "b": "cancelled"}
+    assert run.statuses() == {"first": "completed", "fork": "completed", "a": "failed", "b": "skipped"}
 
 
 def test_a_join_fires_once_per_split_on_every_lap() -> None:

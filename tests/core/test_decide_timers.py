@@ -130,7 +130,7 @@ def _expiring(**policy: object) -> object:
 def test_expiry_fails_the_instance_and_cancels_every_token() -> None:
     run = Run(_expiring()).start().done("first").expire()
     assert (run.status, run.instance.reason) == ("failed", "WORKFLOW_TIMEOUT")
-    assert run.row("a").status == run.row("b").status == "cancelled"
+    assert run.row("a").status == run.row("b").status == "skipped"
 
 
 def test_expiry_with_a_place_to_go_puts_a_root_token_there() -> None:

@@ -109,7 +109,7 @@ def linked(number: int, graph: Graph) -> Program:
 
 
 @settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     database=None,
     derandomize=True,
@@ -130,6 +130,6 @@ def _executions(graph: Graph, other: Graph, seed: int) -> None:
 def test_the_rules_hold_whatever_operators_do() -> None:
     counted.update(migrations=0, reverts=0, reruns=0)
     _executions()
-    assert counted["migrations"] > 150, counted
-    assert counted["reverts"] > 20, counted
-    assert counted["reruns"] > 150, counted
+    assert counted["migrations"] > 60, counted
+    assert counted["reverts"] > 8, counted
+    assert counted["reruns"] > 60, counted

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from holdfast.definitions import Definition, Flow, Problem, Step
+from holdfast.definitions import Compensation, Definition, Flow, Human, Problem, Step, model
+from holdfast.definitions.options import FLOW_OPTIONS
 from holdfast.definitions.problems import REMEDIES
 from holdfast.errors import DefinitionError
 from holdfast.payloads import decode, encode
@@ -65,6 +67,7 @@ def test_steps_keep_their_order_and_their_options() -> None:
             handler="ship",
             deadline=60.0,
             idempotent=False,
+            retries=1,
             priority=80,
             queue="warehouse",
             metadata={"team": "x"},
@@ -101,6 +104,41 @@ def test_metadata_is_a_copy() -> None:
 @pytest.mark.parametrize("given", [0, -5, 1])
 def test_fewer_than_one_call_means_one(given: int) -> None:
     assert Flow("order").step("a", "a", retries=given).build().items[0].retries == 1
+
+
+@pytest.mark.parametrize("given", [None, 5])
+def test_what_may_not_be_repeated_is_called_once(given: int | None) -> None:
+    flow = Flow("order", retries=3).step("a", "a", idempotent=False, retries=given)
+    assert flow.build().items[0].retries == 1
+
+
+def test_a_step_that_says_nothing_takes_the_retries_of_the_flow() -> None:
+    definition = Flow("order", retries=4).step("a", "a").step("b", "b", retries=2).build()
+    assert (definition.retries, [step.retries for step in definition.items]) == (4, [None, 2])
+
+
+def test_then_is_another_word_for_step() -> None:
+    assert Flow("order").step("a", "a").then("b", "b", retries=2).build() == (
+        Flow("order").step("a", "a").step("b", "b", retries=2).build()
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("dlq", 1),
+        ("dlq", None),
+        ("retries", 1.5),
+        ("retries", None),
+        ("retries", 2**31),
+        ("timeout", 0),
+        ("timeout", -1),
+        ("timeout", "1d"),
+    ],
+)
+def test_an_option_of_the_flow_out_of_range_is_refused(option: str, value: Any) -> None:
+    [problem] = problems_of(Flow("order", **{option: value}).step("a", "a"))
+    assert (problem.code, problem.place) == ("FLOW_OPTION_INVALID", option)
 
 
 def test_a_definition_is_frozen() -> None:
@@ -175,6 +213,8 @@ def test_a_step_may_be_there_once() -> None:
         ("timeout", 1e12),
         ("deadline", 0),
         ("deadline", True),
+        ("delay", -1),
+        ("delay", None),
         ("idempotent", 1),
         ("priority", -1),
         ("priority", 101),
@@ -185,6 +225,7 @@ def test_a_step_may_be_there_once() -> None:
         ("metadata", ["a"]),
         ("metadata", {"at": float("nan")}),
         ("metadata", {"big": 2**60}),
+        ("metadata", {"big": 2.0**53}),
         ("metadata", {1: "a"}),
         ("metadata", {"function": reserve}),
     ],
@@ -225,5 +266,16 @@ def test_all_problems_are_told_together() -> None:
 
 def test_the_docs_list_every_code_and_option() -> None:
     page = (Path(__file__).parents[2] / "docs" / "sagas.md").read_text()
-    options = set(Step.__struct_fields__) - {"name", "handler"}
-    assert all(f"| `{word}` |" in page for word in (*REMEDIES, *options))
+    kinds = (Step, Human, model.WaitEvent, model.Sleep, model.SubFlow, Compensation)
+    options = {option for kind in kinds for option in kind.__struct_fields__} - {"name", "handler", "undo"}
+    assert [word for word in (*REMEDIES, *sorted(options), *FLOW_OPTIONS) if f"| `{word}` |" not in page] == []
+
+
+def test_the_builders_arguments_are_the_fields_of_what_they_make() -> None:
+    made = {
+        "step": Step, "human": Human, "on_failure": Compensation, "wait_event": model.WaitEvent, "sleep": model.Sleep,
+        "sub_flow": model.SubFlow, "condition": model.Condition, "join": model.Join, "save_point": model.SavePoint,
+    }  # fmt: skip
+    for verb, kind in made.items():
+        arguments = set(inspect.signature(getattr(Flow, verb)).parameters) - {"self"}
+        assert arguments == set(kind.__struct_fields__) - {"undo"}, verb

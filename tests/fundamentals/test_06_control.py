@@ -102,19 +102,40 @@ async def test_cancelling_ends_what_waits_at_once(engine: Engine, reminder: str)
     assert (cancelled.status, cancelled.reason) == ("cancelled", "no longer needed")
     await advance(engine, hours=2)
     await engine.drain(timeout=30)
-    assert [s.status for s in await engine.steps(reminder) if s.name == "pause"] == ["cancelled"]
+    assert [s.status for s in await engine.steps(reminder) if s.name == "pause"] == ["skipped"]
     with pytest.raises(Conflict):
         await engine.cancel(reminder)
 
 
-async def test_cancelling_lets_a_running_handler_finish(engine: Engine, gate: Gate) -> None:
+async def test_cancelling_tells_a_running_handler_to_stop(engine: Engine, gate: Gate) -> None:
     instance = await engine.start("gated")
     await asyncio.wait_for(gate.reached.wait(), 10)
-    assert (await engine.cancel(instance.id)).status == "running"
-    gate.opened.set()
+    assert (await engine.cancel(instance.id)).status in ("rolling_back", "cancelled")
     assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
     [step] = [s for s in await engine.steps(instance.id) if s.behaviour == "work"]
-    assert (step.status, step.output) == ("completed", "through")
+    assert (step.status, step.error["code"]) == ("skipped", "STOPPED")
+
+
+async def test_what_a_told_handler_still_returns_is_recorded_and_taken_back(engine: Engine) -> None:
+    begun = asyncio.Event()
+
+    @engine.handler("careful")
+    async def careful(ctx: Context, data: Any) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "tidied up"
+        return "through"
+
+    await engine.publish(Flow("careful").step("careful", "careful").build())
+    async with engine.worker():
+        instance = await engine.start("careful")
+        await asyncio.wait_for(begun.wait(), 10)
+        await engine.cancel(instance.id)
+        assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
+    [step] = [s for s in await engine.steps(instance.id) if s.behaviour == "work"]
+    assert (step.status, step.output) == ("rolled_back", "tidied up")
 
 
 async def test_cancelling_takes_back_what_nobody_has_begun(engine: Engine) -> None:
@@ -130,10 +151,9 @@ async def test_aborting_waits_for_nobody(engine: Engine, gate: Gate) -> None:
     instance = await engine.start("gated")
     await asyncio.wait_for(gate.reached.wait(), 10)
     assert (await engine.abort(instance.id, reason="stop")).status == "aborted"
-    gate.opened.set()
     await engine.drain(timeout=30)
     [step] = [s for s in await engine.steps(instance.id) if s.behaviour == "work"]
-    assert (step.status, step.output) == ("cancelled", None)
+    assert (step.status, step.output) == ("skipped", None)
     assert engine.stats().results_rejected == 1
 
 

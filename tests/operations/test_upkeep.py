@@ -47,7 +47,7 @@ async def test_a_runner_that_died_is_replaced(engine: Engine, evidence: Evidence
     )
     assert maintenance.run_due(engine.dsn, {}, threading.Event()) == []
     await advance(engine, seconds=maintenance.CLAIM_SECONDS)
-    assert len(maintenance.run_due(engine.dsn, {}, threading.Event())) == 4
+    assert len(maintenance.run_due(engine.dsn, {}, threading.Event())) == 5
     assert evidence.ask("select count(*) from holdfast.upkeep where runner = 'gone:1'") == 0
 
 

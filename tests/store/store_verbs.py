@@ -204,6 +204,20 @@ async def return_claims(actor: Actor, world: World) -> AsyncIterator[None]:
     await actor.session.run([COMMIT])
 
 
+async def park_work(actor: Actor, world: World) -> AsyncIterator[None]:
+    claims = [(i.id, i.id[15], "0", 1, 60.0) for i in reversed(world.members)]
+    await actor.session.run([BEGIN, PIN, SQL.park_work.rows(claims[:2], ME)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def take_turns(actor: Actor, world: World) -> AsyncIterator[None]:
+    asked = [("org", key, 1.0, 1.0, 1) for key in ("b:b", "a:a")]
+    await actor.session.run([BEGIN, PIN, SQL.take_turns.rows(asked, 30.0)])
+    yield
+    await actor.session.run([COMMIT])
+
+
 async def delete_old_instances(actor: Actor, world: World) -> AsyncIterator[None]:
     """As retention does it: what nobody holds, in the order of all."""
     found = await actor.conn.execute("select id from holdfast.instances order by id for update skip locked")
@@ -281,7 +295,7 @@ VERBS: dict[str, Verb] = {
     verb.__name__: verb
     for verb in (
         commit_with_locks, commit_in_one_flush, commit_a_cancel, commit_keyed_waits, claim_work, reclaim_work,
-        fire_timers, return_claims, delete_old_instances, start_with_keys, start_in_a_transaction,
+        fire_timers, return_claims, park_work, take_turns, delete_old_instances, start_with_keys, start_in_a_transaction,
         signal_in_a_transaction, signal_a_key_in_a_transaction, cancel_in_a_transaction, migrate_an_instance,
     )
 }  # fmt: skip

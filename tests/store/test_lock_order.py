@@ -35,7 +35,7 @@ RACES = {"HF001", "23505", "55P03", "HF404"}
 
 COMMITS = {"commit_with_locks", "commit_in_one_flush", "commit_a_cancel", "commit_keyed_waits"}
 INSTANCE_HOLDERS = COMMITS | {"delete_old_instances", "migrate_an_instance"}
-WORK_HOLDERS = {"claim_work", "reclaim_work", "return_claims", "delete_old_instances"}
+WORK_HOLDERS = {"claim_work", "reclaim_work", "return_claims", "park_work", "delete_old_instances"}
 
 # waiter → for whom it may wait. Every wait ends: by the other's commit, which waits for nothing, or by lock_timeout.
 MAY_WAIT: dict[str, set[str]] = {
@@ -56,6 +56,9 @@ MAY_WAIT: dict[str, set[str]] = {
     # They hold what they delete or return; the holder of the rest is in the middle of its own short transaction.
     "delete_old_instances": COMMITS | WORK_HOLDERS | {"fire_timers"},
     "return_claims": COMMITS | WORK_HOLDERS,
+    "park_work": COMMITS | WORK_HOLDERS,
+    # The same bucket, for one statement; it holds nothing else.
+    "take_turns": {"take_turns"},
     "claim_work": set(),
     "reclaim_work": set(),
     "fire_timers": set(),
@@ -175,7 +178,7 @@ def test_every_verb_says_for_whom_it_waits() -> None:
 # How long and behind what a wait lasts
 
 
-@pytest.mark.parametrize("statement", ["drop_work", "return_claims"])
+@pytest.mark.parametrize("statement", ["drop_work", "return_claims", "park_work"])
 async def test_work_is_locked_in_the_order_of_ids(
     statement: str, actors: tuple[Actor, Actor], monitor: Db, dsn: str
 ) -> None:
@@ -184,11 +187,11 @@ async def test_work_is_locked_in_the_order_of_ids(
     world = await build(left.session)
     first, *others = (UUID(bytes=one.id) for one in world.members)
     backwards = [(i.id, i.id[15], "0") for i in reversed(world.members)]
-    query = (
-        SQL.drop_work.rows(backwards)
-        if statement == "drop_work"
-        else SQL.return_claims.rows([(*row, 1) for row in backwards], ME)
-    )
+    query = {
+        "drop_work": SQL.drop_work.rows(backwards),
+        "return_claims": SQL.return_claims.rows([(*row, 1) for row in backwards], ME),
+        "park_work": SQL.park_work.rows([(*row, 1, 60.0) for row in backwards], ME),
+    }[statement]
     with psycopg.connect(dsn) as holder:
         holder.execute("select from holdfast.work where instance_id = %s for update", [first])
         waiting = asyncio.create_task(left.session.run([BEGIN, PIN, query, ROLLBACK]))

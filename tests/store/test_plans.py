@@ -52,6 +52,7 @@ TENANTS = {
     "list_events": {"events_pkey"},
     "list_instances": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
     "list_instances_by_business_key": {"instances_by_business_key"},
+    "list_instances_by_key": {"instances_idempotency"},
     "list_instances_by_status": {"instances_by_status"},
     "list_steps": {"steps_pkey"},
     "read_dead_letter": {"dead_letters_pkey"},
@@ -63,6 +64,8 @@ TENANTS = {
     "list_tasks_of_assignee": {"tasks_assigned"},
     "list_tasks_of_instance": {"tasks_by_instance"},
     "list_tasks_of_role": {"task_roles_inbox", "tasks_pkey"},
+    "read_statistics": {"statistics_pkey"},
+    "read_statistics_between": {"statistics_pkey"},
     "read_task": {"tasks_pkey"},
 }
 WORKERS = {
@@ -76,7 +79,7 @@ WORKERS = {
     "close_steps": {"steps_pkey"},
     "close_tasks": {"tasks_pkey", "task_roles_pkey"},
     "count_attempts": {"signals_pkey"},
-    "count_open_work": {"signals_ready", "work_ready", "work_owner", "timers_due"},
+    "count_open_work": {"signals_ready", "work_ready", "work_owner", "timers_due", "work_parked"},
     "delete_key_waits": {"key_waits_by_instance"},
     "delete_signals": {"signals_pkey"},
     "delete_timers": {"timers_pkey"},
@@ -86,6 +89,7 @@ WORKERS = {
     "find_lost_work": {"work_pkey"},
     "find_outbox_receipts": {"outbox_receipts_pkey"},
     "find_started": {"instances_idempotency"},
+    "find_stopped_work": {"work_pkey"},
     "finish_instances": {"instances_pkey", "work_pkey", "steps_pkey"},
     "fire_timers": {"timers_due", "timers_pkey"},
     "hand_off_work": {"work_pkey"},
@@ -96,42 +100,55 @@ WORKERS = {
     "insert_outbox_receipts": set[str](),
     "insert_receipts": set[str](),
     "insert_signals": set[str](),
+    "insert_statistics": set[str](),
     "insert_tasks": set[str](),
     "insert_timers": set[str](),
     "insert_work": set[str](),
     "keep_events": set[str](),
     "list_leased_work": {"work_owner"},
+    "list_unfinished": {"instances_by_status"},
+    "list_unserved_queues": {"work_ready"},
     "lock_event_keys": set[str](),
     "lock_instances": {"instances_pkey"},
     "lock_tasks": {"tasks_pkey"},
     "mark_events": set[str](),
+    "migrate_instances": {"instances_pkey"},
     "note_events": {"instances_pkey"},
+    "note_missing_handlers": {"work_ready", "work_pkey", "steps_pkey", "instances_pkey"},
     "open_steps": set[str](),
+    "park_work": {"work_pkey", "steps_pkey"},
     "read_key_events": {"key_events_pkey", "outbox_receipts_pkey"},
-    "read_next_due": {"timers_due"},
+    "read_migrations": {"steps_pkey"},
+    "read_next_due": {"timers_due", "work_parked"},
     "read_signals": {"signals_pkey"},
-    "reclaim_work": {"work_owner", "work_deadline", "work_pkey"},
+    "read_snapshots": {"instances_pkey"},
+    "reclaim_work": {"work_owner", "work_deadline", "work_parked", "work_pkey"},
     "replay_signals": {"dead_letters_pkey", "instances_pkey"},
     "replay_work": {"dead_letters_pkey", "work_pkey", "steps_pkey", "instances_pkey"},
     "retry_steps": {"steps_pkey"},
     "return_claims": {"work_pkey", "steps_pkey"},
     "return_work": {"work_pkey"},
     "start_instances": set[str](),
+    "stop_work": {"work_pkey"},
     "supersede_steps": {"steps_pkey"},
     "take_idle_work": {"work_pkey"},
     "take_kept_events": {"inbox_pkey"},
+    "take_turns": set[str](),
     "update_instances": {"instances_pkey"},
 }
 EXPECTED = TENANTS | WORKERS
 
 # Indexes that a statement may walk in order from one end, because it stops after what it was asked for.
-WALKED = {("claim_instances", "signals_ready"), ("count_open_work", "signals_ready"), ("read_next_due", "timers_due")}
-# Tables with a row per process or per published flow: reading all of them is no matter.
-SHORT_TABLES = {"workers", "definitions"}
+WALKED = {
+    ("claim_instances", "signals_ready"), ("count_open_work", "signals_ready"), ("read_next_due", "timers_due"),
+    ("read_next_due", "work_parked"),
+}  # fmt: skip
+# Tables with a row per process or per published flow, or with what the upkeep has not folded yet: they stay short.
+SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
-    "find_definition", "insert_definition", "insert_worker", "load_definition", "prune_workers", "renew_lease",
-    "stop_worker",
+    "find_definition", "insert_definition", "insert_worker", "list_flows", "load_definition", "prune_workers",
+    "read_flow", "renew_lease", "stop_worker",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.
@@ -317,7 +334,7 @@ LISTS: dict[str, tuple[str, str, Callable[[Db], list[Any]]]] = {
     "what failed, deep in the pages": (
         "list_instances_by_status", "huge", lambda db: _page("huge", None, ids(db, [SMALL // 2])[0], "failed")),
     "a business key": (
-        "list_instances_by_business_key", "huge", lambda _: _page("huge", None, None, "customer-31")),
+        "list_instances_by_business_key", "huge", lambda _: [*_page("huge", None, None, "customer-31"), None]),
     "one instance": ("read_instance", "huge", lambda db: [ids(db, [5001])[0], ids(db, [5001])[0].bytes[15], "huge"]),
 }  # fmt: skip
 

@@ -156,9 +156,9 @@ async def test_work_is_claimed_by_priority(session: Session) -> None:
 
 
 async def test_waiting_makes_up_for_priority(session: Session) -> None:
-    [patient] = await enqueue(session, priority=50, ago=45)
+    [patient] = await enqueue(session, priority=50, ago=85)
     [urgent] = await enqueue(session, priority=90)
-    [recent] = await enqueue(session, priority=50, ago=35)
+    [recent] = await enqueue(session, priority=50, ago=75)
     found: list[bytes] = []
     for _ in range(3):
         found += ids_of(await claim(session, 1))

@@ -8,12 +8,20 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.control import abort, cancel, pause, resume
 from holdfast.cli.db import db
 from holdfast.cli.dead_letters import dead_letters
 from holdfast.cli.doctor import doctor
 from holdfast.cli.effects import effects
+from holdfast.cli.flows import flows
+from holdfast.cli.instances import instances
 from holdfast.cli.maintain import maintain
-from holdfast.cli.output import complain, say, show
+from holdfast.cli.migrate import migrate, revert_migration
+from holdfast.cli.output import complain, say
+from holdfast.cli.output import show as show_facts
+from holdfast.cli.requeue import requeue
+from holdfast.cli.rerun import rerun
+from holdfast.cli.show import show
 from holdfast.cli.stuck import stuck
 from holdfast.cli.tasks import tasks
 from holdfast.cli.worker import worker
@@ -31,6 +39,8 @@ app = typer.Typer(
 app.command()(worker)
 app.command()(doctor)
 app.command()(maintain)
+for verb in (flows, instances, show, cancel, abort, pause, resume, requeue, rerun, migrate, revert_migration):
+    app.command()(verb)
 app.add_typer(stuck, name="stuck")
 app.add_typer(db, name="db")
 app.add_typer(dead_letters, name="dead-letters")
@@ -42,7 +52,7 @@ app.add_typer(tasks, name="tasks")
 def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The version of Holdfast, of its schema and of Python."""
     if json:
-        show({"holdfast": __version__, "schema": latest(), "python": platform.python_version()}, json=True)
+        show_facts({"holdfast": __version__, "schema": latest(), "python": platform.python_version()}, json=True)
     else:
         say(f"holdfast {__version__} (schema {latest()}, Python {platform.python_version()})")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as text_json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -20,24 +20,41 @@ def show(facts: Mapping[str, Any], *, json: bool) -> None:
     if json:
         print(text_json.dumps(dict(facts), default=str))
         return
-    console = _console()
+    screen = console()
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         if value is not None:
-            console.print(f"[dim]{name.ljust(width)}[/dim]  {escape(_plain(value))}")
+            screen.print(f"[dim]{name.ljust(width)}[/dim]  {escape(_plain(value))}")
+
+
+def show_all(items: Sequence[Mapping[str, Any]]) -> None:
+    """A list as JSON."""
+    print(text_json.dumps(items, default=str))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns below their names; on a terminal the last one is cut where the line ends."""
+    screen = console()
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    room = max(screen.width - sum(widths[:-1]) - 2 * len(widths[:-1]), 20) if screen.is_terminal else None
+    for number, row in enumerate((head, *rows)):
+        *cells, last = row
+        shown = last if room is None or len(last) <= room else f"{last[: room - 1]}…"
+        line = "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), shown])
+        screen.print(escape(line.rstrip()), style="dim" if number == 0 else None)
 
 
 def say(sentence: str) -> None:
-    _console().print(escape(sentence))
+    console().print(escape(sentence))
 
 
 def complain(error: HoldfastError) -> None:
-    console = _console(stderr=True)
+    screen = console(stderr=True)
     hint = f" {escape(error.hint)}" if error.hint else ""
-    console.print(f"[bold red]{escape(f'[{error.code}]')}[/bold red] {escape(error.message)}{hint}")
+    screen.print(f"[bold red]{escape(f'[{error.code}]')}[/bold red] {escape(error.message)}{hint}")
     if isinstance(error, DefinitionError):
         for diagnostic in error.diagnostics:
-            console.print(f"  {escape(str(diagnostic))}")
+            screen.print(f"  {escape(str(diagnostic))}")
 
 
 def without_password(dsn: str) -> str:
@@ -49,6 +66,6 @@ def _plain(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> Console:
     # Paths and addresses are copied from here, so lines are never folded and nothing is coloured by guess.
     return Console(stderr=stderr, highlight=False, soft_wrap=True)

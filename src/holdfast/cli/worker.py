@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli import logs, process
 from holdfast.cli.supervisor import Supervisor
-from holdfast.runtime.worker import WorkerOptions
+from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.settings import Settings
 
 _DEFAULT = WorkerOptions()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.compiler.branches import check_branches
+from holdfast.compiler.compensations import check_compensations
 from holdfast.compiler.diagnostics import Diagnostic, in_order, problem
 from holdfast.compiler.fields import VARIABLE_TYPES, check_fields
 from holdfast.compiler.graph import Graph, dump_graph, load_graph
@@ -33,7 +34,9 @@ def check_normalised(graph: Graph) -> tuple[Diagnostic, ...]:
     found = [*check_fields(graph), *_check_expressions(graph)]
     topology = read_topology(graph)
     found.extend(check_structure(graph, topology))
-    found.extend(check_branches(graph, topology, find_scopes(topology)))
+    scopes = find_scopes(topology)
+    found.extend(check_branches(graph, topology, scopes))
+    found.extend(check_compensations(topology, scopes))
     return in_order(found)
 
 

@@ -37,7 +37,7 @@ def compile_graph(graph: Graph) -> Compiled:
             topological_order=topological_order(nodes, topology.roots, topology.targets),
             joins=_joins(topology, scopes),
             splits=_splits(topology, scopes),
-            depth={node: scopes.depth(node) for node in nodes},
+            depth={node: scopes.depth(node) if node in scopes.inside else 0 for node in nodes},
             edit_windows={id: node.edit_window for id, node in nodes.items() if node.edit_window is not None},
             stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
             slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},

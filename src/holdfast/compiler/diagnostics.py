@@ -66,6 +66,13 @@ RULES: Final[dict[str, Rule]] = {
     "BAD_CRON": Rule("Use five fields (minute hour day month weekday), or six with seconds first."),
     "BAD_TIMEZONE": Rule("Use a name of the IANA database, such as Europe/Berlin; it belongs to cron or until."),
     "REST_WITHOUT_EVENT": Rule("Add an edge on the event it waits for, a wait, or a child."),
+    "UNKNOWN_UNDO": Rule("Correct the id, or add the compensation."),
+    "UNDO_MISMATCH": Rule("Give the node that undoes the kind compensation."),
+    "UNDO_MISPLACED": Rule("Only work, call and rest nodes that are no compensations themselves have an undo."),
+    "COMPENSATION_UNUSED": Rule("Name it as the undo of the node it takes back, or remove it."),
+    "COMPENSATION_SHARED": Rule("Give each node a compensation of its own; their handler may be the same."),
+    "COMPENSATION_ON_PATH": Rule("Remove the edge: only a rollback reaches a compensation, through `undo`."),
+    "SAVE_POINT_IN_SCOPE": Rule("Put the save point before the split or behind its join."),
     "TIMEOUT_EDGE_MISSING": Rule("Add an edge on timeout; without it the deadline is an error.", "warning"),
     "SHARED_KEY_WRITTEN": Rule("Write different keys: of two branches the one that closes last wins.", "warning"),
 }

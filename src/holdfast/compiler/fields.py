@@ -71,6 +71,7 @@ def _node_fields(node: Node) -> Found:
     names = {
         "handler": node.handler,
         "queue": node.queue,
+        "undo": node.undo,
         "guard": node.guard,
         "slot": node.slot,
         "wait.event": node.wait and node.wait.event,

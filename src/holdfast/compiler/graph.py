@@ -38,6 +38,7 @@ KINDS: Final[dict[str, Behaviour]] = {
     "script": Behaviour.PASS,
     "slot": Behaviour.PASS,
     "task": Behaviour.WORK,
+    "compensation": Behaviour.WORK,  # undoes a step; no edge leads there, a node names it as its `undo`
     "action": Behaviour.CALL,
     "lifecycle_gate": Behaviour.CALL,
     "policy_gate": Behaviour.CALL,
@@ -93,8 +94,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     timeout: float | None = None  # seconds per attempt: a retryable failure
     deadline: float | None = None  # seconds for the whole visit: takes the `timeout` edge
     idempotent: bool = True
+    undo: str | None = None  # work, call, rest: the compensation that takes back what the step did
     priority: int = 50  # 0 … 100, higher is sooner
-    delay: float | None = None  # timer: seconds
+    delay: float | None = None  # timer: seconds · work: seconds before the first call
     after: str | None = None  # timer: an expression that gives seconds
     until: str | None = None  # timer: an expression that gives a moment
     cron: str | None = None  # timer: the next match of a cron expression

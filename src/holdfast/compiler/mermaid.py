@@ -24,6 +24,7 @@ SHAPES: Final[dict[Behaviour, Shape]] = {
 DECISION: Final[Shape] = ("{", "}")
 SPLIT: Final[Shape] = ("[/", "\\]")
 UNKNOWN: Final[Shape] = (">", "]")
+UNDO: Final = '-.-|"undone by"|'
 EXCEPTIONAL: Final = frozenset({"error", "timeout"})
 
 # Letters, digits and a few harmless signs stay readable; a dot or dash before a space would start a Markdown list.
@@ -38,13 +39,15 @@ def to_mermaid(graph: Graph) -> str:
     if graph.entry in names:
         lines.append(f"    entry(( )) --> {names[graph.entry]}")
     lines.extend(f"    {_edge_line(edge, names)}" for edge in graph.edges)
+    lines.extend(f"    {names[node.id]} {UNDO} {names[node.undo]}" for node in graph.nodes if node.undo is not None)
     return "\n".join(lines) + "\n"
 
 
 def _names(graph: Graph) -> dict[str, str]:
     """Short drawing names: a user's ids may be words or signs that mean something to Mermaid."""
     ends = (end for edge in graph.edges for end in (edge.source, edge.target))
-    ids = dict.fromkeys([*(node.id for node in graph.nodes), *ends])
+    undone_by = (node.undo for node in graph.nodes if node.undo is not None)
+    ids = dict.fromkeys([*(node.id for node in graph.nodes), *ends, *undone_by])
     return {id: f"n{number}" for number, id in enumerate(ids, 1)}
 
 

@@ -103,7 +103,7 @@ def _moves_on_by_itself(node: Node, topology: Topology) -> bool:
 
 def _unreachable(topology: Topology) -> Found:
     for node in topology.nodes:
-        if node not in topology.reachable:
+        if node not in topology.reachable and topology.nodes[node].kind != "compensation":
             yield problem("UNREACHABLE_NODE", f"No path leads to {node!r}.", f"nodes.{node}")
 
 

@@ -25,12 +25,12 @@ from holdfast.core.ways import choose, choose_all, closing
 
 _CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
-ENTRY_LIMIT: Final = 1_000  # nodes entered in one decision: what fails on entry and leads back to itself must not spin
+ENTRY_LIMIT: Final = 1_000  # nodes entered twice in one decision: what fails on entry and leads back must not spin
 
 
 def enter(turn: Turn, place: Place, move: Move) -> None:
     turn.entered += 1
-    if turn.entered > ENTRY_LIMIT:
+    if turn.entered > ENTRY_LIMIT and turn.entered > ENTRY_LIMIT + len(turn.program.places):
         _stop_chain(turn, ENTRY_LIMIT, place, move)
         return
     limit = turn.program.policy.chain_limit
@@ -58,7 +58,7 @@ def _enter_pass(turn: Turn, place: Place, move: Move) -> None:
         return
     output = move.raw
     if place.mapping is not None:
-        output = turn.evaluate_all(place.mapping, move.raw)
+        output = turn.evaluate_all(place, place.mapping, move.raw)
         turn.take_output(output)
     way, records, _ = choose(turn, place, "completed", output)
     if way is None:
@@ -172,7 +172,7 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
 
 
 def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | None:
-    value = place.key.evaluate(turn.namespaces(raw)) if place.key is not None else None
+    value = place.key.evaluate(turn.namespaces(place, raw)) if place.key is not None else None
     if value is None or isinstance(value, str):
         return value
     return encode(value).decode()

@@ -135,9 +135,9 @@ class _Crossing:
     def check_graphs(self) -> None:
         """What holds for every instance of the version, wherever its tokens are."""
         if self.old.name != self.new.name:
-            raise _blocked("FLOW_CHANGED", f"{self.new.name!r} is another flow than {self.old.name!r}.")
+            raise _blocked("MIGRATION_FLOW_CHANGED", f"{self.new.name!r} is another flow than {self.old.name!r}.")
         if self.old.merges != self.new.merges:
-            raise _blocked("DATA_CHANGED", "The two versions do not pass data on in the same way.")
+            raise _blocked("MIGRATION_DATA_CHANGED", "The two versions do not pass data on in the same way.")
         lost = [
             place.id
             for place in self.old.places.values()
@@ -145,14 +145,14 @@ class _Crossing:
         ]
         if lost:
             raise _blocked(
-                "UNDO_LOST",
+                "MIGRATION_UNDO_LOST",
                 f"The new version could not take back what {', '.join(map(repr, sorted(lost)))} did.",
                 "Map the node to one that has a compensation.",
             )
         is_dead = any(token.phase is Phase.DEAD for token in self.turn.tokens.values())
         if is_dead and (self.old.policy.on_error == "dlq") != (self.new.policy.on_error == "dlq"):
             raise _blocked(
-                "POLICY_CHANGED",
+                "MIGRATION_POLICY_CHANGED",
                 "A failed step waits for a person, and only one of the two versions is in DLQ mode.",
                 "Settle the failed step first.",
             )
@@ -173,9 +173,11 @@ class _Crossing:
         same_join = self.new.joins.get(split) == (None if join is None else self.name(join))
         same_width = len(place.ways["completed"]) == len(before.ways["completed"])
         if not (same_join and same_width and self.new.join_modes.get(split) == mode):
-            raise _blocked("SCOPE_CHANGED", f"Branches of {scope.split!r} are open, and the new version joins others.")
+            raise _blocked(
+                "MIGRATION_SCOPE_CHANGED", f"Branches of {scope.split!r} are open, and the new version joins others."
+            )
         if self._enclosing(split) != self._chain(scope.parent):
-            raise _blocked("SCOPE_CHANGED", f"{split!r} lies in other branches than {scope.split!r} did.")
+            raise _blocked("MIGRATION_SCOPE_CHANGED", f"{split!r} lies in other branches than {scope.split!r} did.")
         return msgspec.structs.replace(scope, split=split)
 
     def _chain(self, path: str) -> tuple[str, ...]:
@@ -205,7 +207,7 @@ class _Crossing:
         for wait in token.waits:
             if wait.id not in lifted and not _fits(wait, before, place):
                 what = repr(wait.event) if wait.event is not None else f"a {wait.kind}"
-                raise _blocked("WAIT_CHANGED", f"{token.node!r} waits for {what}, which {name!r} does not.")
+                raise _blocked("MIGRATION_WAIT_CHANGED", f"{token.node!r} waits for {what}, which {name!r} does not.")
         return Standing(path, token.node, name, lifted)
 
     def _check_behaviour(self, token: Token, before: Place, place: Place) -> None:
@@ -215,30 +217,32 @@ class _Crossing:
             same = before.behaviour is place.behaviour
         if not same:
             raise _blocked(
-                "BEHAVIOUR_CHANGED",
+                "MIGRATION_BEHAVIOUR_CHANGED",
                 f"{before.id!r} is {before.behaviour}, {place.id!r} is {place.behaviour}.",
                 "Suspend the instance, let it come to stand before its next step, and migrate it there.",
             )
         if token.phase is Phase.RETRYING and place.id != before.id:
             raise _blocked(
-                "RETRY_RENAMED",
+                "MIGRATION_RETRY_RENAMED",
                 f"{before.id!r} is about to be called again under the key of its name.",
                 "Keep the name, or wait until the step is over.",
             )
         if token.phase is Phase.RESTING:
             gone = sorted(before.ways.keys() - place.ways.keys() - ENGINE_EVENTS)
             if gone:
-                raise _blocked("WAIT_CHANGED", f"{place.id!r} does not take {', '.join(map(repr, gone))} any more.")
+                raise _blocked(
+                    "MIGRATION_WAIT_CHANGED", f"{place.id!r} does not take {', '.join(map(repr, gone))} any more."
+                )
 
     def _check_scope(self, path: str, token: Token, place: Place) -> None:
         chain, around = self._chain(path), self._enclosing(place.id)
         if around is None:
-            raise _blocked("SCOPE_CHANGED", f"No way leads to {place.id!r}.")
+            raise _blocked("MIGRATION_SCOPE_CHANGED", f"No way leads to {place.id!r}.")
         if place.behaviour is Behaviour.JOIN and len(chain) == len(around) + 1:
             chain = chain if self.new.joins.get(chain[-1]) != place.id else chain[:-1]
         reached = chain[: len(around)] if token.phase is Phase.HELD else chain  # one that is held may be about to leave
         if reached != around:
-            raise _blocked("SCOPE_CHANGED", f"{place.id!r} lies in other branches than {token.node!r} did.")
+            raise _blocked("MIGRATION_SCOPE_CHANGED", f"{place.id!r} lies in other branches than {token.node!r} did.")
 
     @staticmethod
     def _is_lifted(wait: Wait, place: Place) -> bool:
@@ -312,11 +316,11 @@ def _keep_time(turn: Turn, target: Program) -> None:
 
 def _missing(node: str, name: str) -> Conflict:
     sentence = f"The new version has no node {name!r}" + ("." if node == name else f", which {node!r} is mapped to.")
-    return _blocked("NODE_MISSING", sentence, "Map the node to the one that takes its place.")
+    return _blocked("MIGRATION_NODE_MISSING", sentence, "Map the node to the one that takes its place.")
 
 
 def _blocked(code: str, sentence: str, hint: str = "") -> Conflict:
-    return Conflict(sentence, code=f"MIGRATION_{code}", hint=hint or "Let it end on its version, or migrate it later.")
+    return Conflict(sentence, code=code, hint=hint or "Let it end on its version, or migrate it later.")
 
 
 def way_back(record: Migrated) -> tuple[dict[str, str], dict[str, str]]:

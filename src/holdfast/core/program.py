@@ -59,6 +59,7 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     early: frozenset[str]  # events an instance may receive before it waits for them
     begins: Place | None  # the entry, where it is a step that can be opened at once
     waits_by_key: bool = False
+    undoes: dict[str, str] = {}  # compensation → the step it takes back
 
 
 def link(compiled: Compiled, definition: bytes = b"") -> Program:
@@ -78,6 +79,7 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
         begins=places[compiled.entry] if _begins(compiled) else None,
         early=frozenset(n.wait.event for n in compiled.nodes.values() if n.wait and n.wait.early),
         waits_by_key=any(n.wait is not None and n.wait.key is not None for n in compiled.nodes.values()),
+        undoes={n.undo: n.id for n in compiled.nodes.values() if n.undo is not None},
     )
 
 

@@ -97,7 +97,8 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
             inputs.append(raw)
         elif step.status != StepStatus.CANCELLED:
             turn.moved = (*turn.moved, Moved(step.id, step.at, StepStatus.ROLLED_BACK))
-    turn.control("plan", {"compensations": len(undos), "save_point": past.save_point})
+    if not undos:  # else the rows of the compensations tell that there is a plan
+        turn.control("plan", {"save_point": past.save_point})
     turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
     turn.rollback = msgspec.structs.replace(rollback, plan=tuple(undos))
     run_next(turn, input=inputs[0] if inputs else None)
@@ -156,13 +157,23 @@ def run_next(turn: Turn, *, left: str = "", held: int = 0, input: bytes | None =
         turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, StepStatus.COMPENSATION))
     turn.note("compensation_started", undo.node, token_id(undo.path, undo.hop), {"undoes": undo.of.hex()})
     turn.tokens[undo.path] = Token(undo.hop, undo.node, undo.step, undo.at, fence, Phase.WORKING, 1, undo.run)
-    turn.retried = [*turn.retried, Retried(undo.step, undo.at, 1, fence, None)]
+    if not _begin_at_once(turn, undo, fence):
+        turn.retried = [*turn.retried, Retried(undo.step, undo.at, 1, fence, None)]
     turn.dispatches.append(
         Dispatch(
             undo.path, undo.step, undo.at, place.queue, place.id, fence, held, 1, input, place.node.priority,
             place.node.timeout,
         )
     )  # fmt: skip
+
+
+def _begin_at_once(turn: Turn, undo: Undo, fence: int) -> bool:
+    """A row that this very decision opens is opened as running: that spares it an update."""
+    for index, opened in enumerate(turn.opened):
+        if opened.id == undo.step:
+            turn.opened[index] = msgspec.structs.replace(opened, status=StepStatus.RUNNING, calls=1, fence=fence)
+            return True
+    return False
 
 
 def undone(turn: Turn, path: str, token: Token, raw: bytes, fence: int) -> None:
@@ -200,7 +211,10 @@ def _go_on(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, 
     undo = rollback.plan[0]
     if not undo.is_evidence:
         turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status))
-    turn.note(event, token.node, token_id(path, token.hop), {**(detail or {}), "undoes": undo.of.hex()})
+    name = token_id(path, token.hop)
+    turn.note(event, token.node, name, {**(detail or {}), "undoes": undo.of.hex()})
+    if status is StepStatus.ROLLED_BACK:
+        turn.note("step_rolled_back", turn.program.undoes.get(undo.node), name, {"by": undo.node})
     turn.rollback = msgspec.structs.replace(rollback, plan=rollback.plan[1:])
     run_next(turn, left=path, held=fence)
 

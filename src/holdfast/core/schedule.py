@@ -24,9 +24,9 @@ def due_of(turn: Turn, place: Place, raw: bytes) -> int | Failure:
     if node.cron is not None:
         return _next_match(node, now)
     if place.until is not None:
-        return _at_moment(node, place.until.evaluate(turn.namespaces(raw)), now)
+        return _at_moment(node, place.until.evaluate(turn.namespaces(place, raw)), now)
     if place.after is not None:
-        return _after_seconds(node, place.after.evaluate(turn.namespaces(raw)), now)
+        return _after_seconds(node, place.after.evaluate(turn.namespaces(place, raw)), now)
     return now + seconds(node.delay or 0)
 
 

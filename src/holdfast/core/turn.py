@@ -7,6 +7,7 @@ step, close it, note an event, set a timer, read the data. What to do when is de
 from __future__ import annotations
 
 from typing import Any, Final, cast
+from uuid import UUID
 
 import msgspec
 
@@ -296,8 +297,8 @@ class Turn:
 
     # --- data ---------------------------------------------------------------------------------------------------
 
-    def namespaces(self, raw: bytes) -> dict[str, Any]:
-        """What an expression may read at this moment."""
+    def namespaces(self, place: Place, raw: bytes) -> dict[str, Any]:
+        """What an expression of this node may read at this moment."""
         context = decode(self.context)
         return {
             "input": decode(raw),
@@ -307,16 +308,18 @@ class Turn:
             "actor": {"id": self.actor, "user_id": self.actor, "capabilities": list(self.facts.actor.capabilities)},
             "org": self.facts.org,
             "now": to_iso(self.now),
+            "instance_id": str(UUID(bytes=self.instance.id)),
+            "step_name": place.id,
         }
 
     def input_for(self, place: Place, raw: bytes) -> bytes:
         """What a node gets: its mapping if it has one, else what its front door says: the context or the value."""
         if place.mapping is not None:
-            return self.evaluate_all(place.mapping, raw)
+            return self.evaluate_all(place, place.mapping, raw)
         return self.context if self.program.merges else raw
 
-    def evaluate_all(self, mapping: dict[str, Expression], raw: bytes) -> bytes:
-        scope = self.namespaces(raw)
+    def evaluate_all(self, place: Place, mapping: dict[str, Expression], raw: bytes) -> bytes:
+        scope = self.namespaces(place, raw)
         return encode({name: expression.evaluate(scope) for name, expression in mapping.items()})
 
     def take_output(self, raw: bytes) -> None:

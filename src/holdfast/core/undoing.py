@@ -36,6 +36,7 @@ class Undoing:
 
     def open(self, row: StepRow) -> None:
         self._rows[row.id] = row
+        self.is_planned = True
 
     def close(self, row: StepRow) -> None:
         self._rows.pop(row.id, None)

@@ -21,7 +21,7 @@ def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
     first = ways[0]
     if first.when is None and first.guard is None:
         return first, None, False
-    namespaces = turn.namespaces(raw)
+    namespaces = turn.namespaces(place, raw)
     records: Records = []
     guarded = False
     for way in ways:
@@ -35,7 +35,7 @@ def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
 
 def choose_all(turn: Turn, place: Place, raw: bytes) -> tuple[list[Way], Records]:
     """A split takes every edge that holds."""
-    namespaces = turn.namespaces(raw) if any(way.when is not None for way in place.ways["completed"]) else {}
+    namespaces = turn.namespaces(place, raw) if any(way.when is not None for way in place.ways["completed"]) else {}
     records: Records = []
     ways = place.ways["completed"]
     return [way for way in ways if _holds(way, namespaces, records) and _may_pass(turn, way)], records

@@ -9,12 +9,24 @@ import msgspec
 from holdfast.errors import DefinitionError
 
 REMEDIES: Final[dict[str, str]] = {
+    "BRANCH_EMPTY": "Give the branch a step, or leave it out.",
+    "BRANCH_INVALID": "Write Branch().step(…); parallel() also takes functions and (name, handler) pairs.",
+    "COMPENSATION_MISPLACED": "Write on_failure() once, right behind the step, human, wait or sub-flow it undoes.",
+    "FLOW_CYCLE": "Put a condition before it, or start another flow.",
     "FLOW_EMPTY": "Add at least one step before build().",
     "FLOW_NAME_INVALID": "Use 1 to 200 bytes of visible text without '@'.",
+    "FLOW_OPTION_INVALID": "docs/sagas.md lists what each option takes.",
+    "FLOW_TOO_DEEP": "Move the inner branches into a flow of their own and start it with sub_flow().",
     "FLOW_VERSION_INVALID": "Versions are whole numbers from 1.",
+    "FORK_TOO_NARROW": "Give it two or more branches; one branch alone is a row of steps.",
+    "FORK_WITHOUT_JOIN": "Write join() right behind the fork; what shall run before the join belongs into a branch.",
     "HANDLER_AMBIGUOUS": "Rename one of the functions, or register both yourself and name them in the steps.",
     "HANDLER_INVALID": "Give the name of a handler, or a function defined with def: its name is the handler's name.",
+    "JOIN_WITHOUT_FORK": "Write join() right behind the fork() or parallel() it closes.",
+    "REJOIN_WITHOUT_CONDITION": "rejoin() closes a condition of the same path, or ends the branch of an `otherwise`.",
+    "SAVE_POINT_IN_BRANCH": "Put the save point before or behind the branches: a rollback stops there as a whole.",
     "STEP_DUPLICATE": "Give each step a name of its own.",
+    "STEP_EXPRESSION_INVALID": "docs/expressions.md describes the language and its limits.",
     "STEP_NAME_RESERVED": "Use 1 to 200 bytes of visible text without '@'; 'cond#…' and '_root_' are the engine's own.",
     "STEP_OPTION_INVALID": "docs/sagas.md lists what each option takes.",
 }

@@ -1,41 +1,57 @@
-"""The rules a written saga has to keep, checked before anything is compiled: the place is still the author's own."""
+"""The rules a single step has to keep, checked before anything is compiled: the place is still the author's own."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterator
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from typing import Any, Final
 
-from holdfast.definitions.model import Human, Item
+import msgspec
+
+from holdfast.definitions.model import Called, Compensation, Human, Items, Named, Sleep, inner_paths, undo_of
+from holdfast.definitions.options import FLOW_OPTIONS, OPTIONS, is_version, name_complaint
 from holdfast.definitions.problems import Problem, problem
 from holdfast.errors import PayloadError
 from holdfast.payloads import canonical, encode
 
-BACKOFFS: Final = ("fixed", "linear", "exponential")
-LONGEST_NAME: Final = 200  # bytes, because that is what the columns and their indexes hold
-LONGEST_DURATION: Final = 100 * 365.25 * 86_400
 RESERVED: Final = "_root_"
 RESERVED_PREFIX: Final = "cond#"
-_INVISIBLE: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+LEVELS: Final = 3  # of JSON around a step in the stored definition, and as many more for each branch around it
 
 Found = Iterator[Problem]
 
 
-def check_flow(name: Any, version: Any, items: tuple[Item, ...]) -> Found:
-    if complaint := _complaint(name, is_id=True):
+def check_flow(name: Any, version: Any, **options: Any) -> Found:
+    if complaint := name_complaint(name, is_id=True):
         yield problem("FLOW_NAME_INVALID", f"The flow's name {complaint}.", "name")
-    if not (_is_whole(version) and 1 <= version < 2**31):
+    if not is_version(version):
         yield problem("FLOW_VERSION_INVALID", f"The flow's version is {version!r}.", "version")
-    if not items:
-        yield problem("FLOW_EMPTY", "The flow has no steps.", "steps")
-    yield from _duplicates(items)
-    for step in items:
-        yield from _check_step(step)
+    for option, value in options.items():
+        holds, wanted = FLOW_OPTIONS[option]
+        if not holds(value):
+            yield problem("FLOW_OPTION_INVALID", f"The flow has {option} {value!r}; it must be {wanted}.", option)
 
 
-def _duplicates(items: tuple[Item, ...]) -> Found:
-    seen: set[str] = set()
+def check_steps(items: Items) -> Found:
+    placed = list(_placed(items, LEVELS))
+    yield from _duplicates([step for step, _ in placed])
+    for step, depth in placed:
+        yield from _check_step(step, depth)
+
+
+def _placed(items: Items, depth: int) -> Iterator[tuple[Named, int]]:
+    """Everything that has a name, with the levels of JSON around it."""
     for item in items:
+        if isinstance(item, Named):
+            yield item, depth
+        if undo := undo_of(item):
+            yield undo, depth + 1
+        for path in inner_paths(item):
+            yield from _placed(path, depth + LEVELS)
+
+
+def _duplicates(named: list[Named]) -> Found:
+    seen: set[str] = set()
+    for item in named:
         if not isinstance(item.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             continue  # reported with its own code
         if item.name in seen:
@@ -43,86 +59,54 @@ def _duplicates(items: tuple[Item, ...]) -> Found:
         seen.add(item.name)
 
 
-def _check_step(step: Item) -> Found:
+def _check_step(step: Named, depth: int) -> Found:
     place = f"steps.{step.name}"
-    if complaint := _complaint(step.name, is_id=True):
+    if complaint := name_complaint(step.name, is_id=True):
         yield problem("STEP_NAME_RESERVED", f"The step name {step.name!r} {complaint}.", place)
     elif step.name == RESERVED or step.name.startswith(RESERVED_PREFIX):
         yield problem("STEP_NAME_RESERVED", f"The step name {step.name!r} is reserved for the engine.", place)
-    if not isinstance(step, Human) and (complaint := _complaint(step.handler)):
-        yield problem("HANDLER_INVALID", f"The handler of step {step.name!r} {complaint}.", f"{place}.handler")
-    for option, (holds, wanted) in (HUMAN_OPTIONS if isinstance(step, Human) else OPTIONS).items():
+    if isinstance(step, Called) and (complaint := name_complaint(step.handler)):
+        noun = "compensation" if isinstance(step, Compensation) else "step"
+        yield problem("HANDLER_INVALID", f"The handler of {noun} {step.name!r} {complaint}.", f"{place}.handler")
+    for option, (holds, wanted) in OPTIONS[type(step)].items():
         value = getattr(step, option)
         if not holds(value):
-            message = f"The step {step.name!r} has {option} {value!r}; it must be {wanted}."
-            yield problem("STEP_OPTION_INVALID", message, f"{place}.{option}")
-    yield from _check_json(step, "metadata", step.metadata, f"{place}.metadata")
+            yield _misfit(step, option, f"has {option} {value!r}; it must be {wanted}")
+    if isinstance(step, Sleep):
+        yield from _check_sleep(step)
+    yield from _check_json(step, "metadata", step.metadata, depth)
     if isinstance(step, Human) and step.form is not None:
-        yield from _check_json(step, "form", step.form, f"{place}.form")
+        yield from _check_json(step, "form", step.form, depth)
 
 
-def _check_json(step: Item, what: str, value: Any, place: str) -> Found:
+def _check_sleep(step: Sleep) -> Found:
+    ways = ("seconds", "after", "until", "cron")
+    given = [way for way in ways if getattr(step, way) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or "none of them"
+        yield _misfit(step, "seconds", f"needs one of {', '.join(ways)}; it has {found}")
+    elif step.timezone is not None and given[0] not in ("until", "cron"):
+        yield _misfit(step, "timezone", f"has a timezone and {given[0]}, which is the same everywhere")
+
+
+def _check_json(step: Named, what: str, value: Any, depth: int) -> Found:
     if not isinstance(value, dict):
-        message = f"The step {step.name!r} has {what} {value!r}; it must be a dictionary."
-        yield problem("STEP_OPTION_INVALID", message, place)
+        yield _misfit(step, what, f"has {what} {value!r}; it must be a dictionary")
         return
     try:
-        # Nested as deep as it will stand in the compiled graph, because depth is limited there.
-        encode({"nodes": {"": {what: value}}}, place)
-        canonical(value)
+        # Nested as deep as it will stand in the stored definition, because depth is limited there.
+        encode(_nested(value, depth), f"steps.{step.name}.{what}")
+        canonical(msgspec.json.decode(canonical(value)))  # again, because a large whole float comes back as an integer
     except PayloadError as refusal:
         message = f"The {what} of step {step.name!r} cannot be stored: {refusal.message}"
-        yield problem("STEP_OPTION_INVALID", message, place)
+        yield problem("STEP_OPTION_INVALID", message, f"steps.{step.name}.{what}")
 
 
-def _complaint(name: Any, *, is_id: bool = False) -> str:
-    """Why this is no name, or nothing."""
-    if not isinstance(name, str):
-        return f"is {type(name).__name__}, not text"
-    if not name.strip():
-        return "is empty"
-    if any(unicodedata.category(character) in _INVISIBLE for character in name):
-        return "contains a control character"
-    if len(name.encode()) > LONGEST_NAME:
-        return f"is {len(name.encode())} bytes long"
-    return "contains '@', which separates a token's path and hop" if is_id and "@" in name else ""
+def _nested(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_delay(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= LONGEST_DURATION
-
-
-def _is_limit(value: Any) -> bool:
-    return value is None or (_is_number(value) and 0 < value <= LONGEST_DURATION)
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, tuple) and not any(_complaint(name) for name in cast(tuple[Any, ...], value))
-
-
-OPTIONS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "retries": (lambda value: _is_whole(value) and value < 2**31, "a whole number: all calls, the first included"),
-    "retry_delay": (_is_delay, "a number of seconds from 0, at most 100 years"),
-    "max_delay": (_is_delay, "a number of seconds from 0, at most 100 years"),
-    "backoff": (lambda value: value in BACKOFFS, f"one of {', '.join(BACKOFFS)}"),
-    "jitter": (lambda value: _is_number(value) and 0 <= value <= 1, "a share from 0 to 1"),
-    "timeout": (_is_limit, "a number of seconds above 0, at most 100 years, or None"),
-    "deadline": (_is_limit, "a number of seconds above 0, at most 100 years, or None"),
-    "idempotent": (lambda value: isinstance(value, bool), "True or False"),
-    "priority": (lambda value: _is_whole(value) and 0 <= value <= 100, "a whole number from 0 to 100"),
-    "queue": (lambda value: value is None or not _complaint(value), "a name of 1 to 200 visible bytes, or None"),
-}
-
-HUMAN_OPTIONS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "roles": (_are_names, "names of 1 to 200 visible bytes"),
-    "due": (_is_limit, "a number of seconds above 0, at most 100 years, or None"),
-    "priority": OPTIONS["priority"],
-}
+def _misfit(step: Named, option: str, what: str) -> Problem:
+    return problem("STEP_OPTION_INVALID", f"The step {step.name!r} {what}.", f"steps.{step.name}.{option}")

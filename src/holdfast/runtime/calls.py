@@ -68,7 +68,7 @@ class _Decided(Plan):
 
     def __init__(self, committer: Committer, locked: Locked, instance: bytes, decision: Decision) -> None:
         super().__init__(committer.catalog, locked, committer.worker, committer.leases)
-        self.keep_for = committer.options.keep_early
+        self.keep_for, self.point = committer.options.keep_early, committer.point
         self.entries[instance] = Entry(locked.instances[instance], [decision])
 
     async def complete(self, session: Session, item: Item) -> None:
@@ -170,7 +170,7 @@ class Calls:
         instance, answers = locked.instances[job.instance], dict[bytes, bytes]()
         program = await self._committer.catalog.program(transaction.session, instance.definition, inside=True)
         for _ in range(MAX_ROUNDS + 1):
-            facts = Facts(locked.now, answers=answers, inline_calls=not alone)
+            facts = Facts(locked.now, answers=answers, inline_calls=not (alone or self._committer.hooks.gates))
             decision = decide(program, instance, signal, facts)
             wanted = [need for need in decision.needs if isinstance(need, Call)]
             if not wanted:
@@ -254,8 +254,12 @@ class Calls:
                 data = handler.convert(data)
             with self._telemetry.step(context, job.trace):
                 async with time_limit(inner):
-                    value = await self._run_function(handler, context, data)
+                    value = await self._run_in_layers(handler, context, data, call.input)
         return take_payload(value, f"the result of {call.node!r}")
+
+    async def _run_in_layers(self, handler: Handler, context: Context, data: Any, input: bytes) -> Any:
+        hooks, run = self._committer.hooks, partial(self._run_function, handler, context, data)
+        return await (hooks.call(context, partial(msgspec.json.decode, input), run) if hooks.calls else run())
 
     async def _run_function(self, handler: Handler, context: Context, data: Any) -> Any:
         if handler.is_async:

@@ -71,7 +71,7 @@ class Catalog:
             return found
         row = await find_definition(session, org, name, version, inside=inside)
         if row is None:
-            raise await self._unknown(session, org, name, version, inside)
+            raise await self.unknown(session, org, name, version, inside=inside)
         if row.status != "published":
             raise DefinitionError(
                 f"{name!r} version {row.version} is {row.status}.",
@@ -87,7 +87,10 @@ class Catalog:
         self._names[org, name, version] = time.monotonic() + FRESH_SECONDS, definition
         return definition
 
-    async def _unknown(self, session: Session, org: str, name: str, version: int | None, inside: bool) -> NotFound:
+    async def unknown(
+        self, session: Session, org: str, name: str, version: int | None, *, inside: bool = False
+    ) -> NotFound:
+        """Which of the two is not there, the flow or its version."""
         if version is not None and await find_definition(session, org, name, None, inside=inside) is not None:
             return NotFound(
                 f"The flow {name!r} has no version {version}.",

@@ -27,12 +27,15 @@ from holdfast.core.status import TERMINAL, Phase
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.clock import DatabaseClock
+from holdfast.runtime.hooks.chain import Hooks
+from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import KEEP_SECONDS, Plan
 from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
+from holdfast.store.plain import AGING, weight_of_a_point
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
@@ -57,6 +60,7 @@ class Options(msgspec.Struct, frozen=True):
     share: int = 32  # a lane takes at least this many of what is there
     linger: float = 0.002
     keep_early: float = KEEP_SECONDS  # how long events wait for their wait
+    aging: float | None = AGING  # points of priority that queued work gains per second; 0 or None: none
 
 
 class Counters(msgspec.Struct):
@@ -79,6 +83,7 @@ class Committer:
         self.dsn = dsn
         self.catalog = catalog
         self.options = options
+        self.point = weight_of_a_point(options.aging)
         self.counters = Counters()
         self.clock = DatabaseClock()
         self.worker: bytes | None = None
@@ -90,6 +95,8 @@ class Committer:
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
         self.cache: dict[bytes, Instance] = {}
+        self.inputs = Inputs()
+        self.hooks = Hooks()
         self.waiters: dict[bytes, list[asyncio.Future[Outcome]]] = {}
         self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
         self.active = 0
@@ -267,6 +274,7 @@ class Committer:
                     return None
                 instances[item.instance] = cached
         plan = Plan(self.catalog, Locked(self.clock.now(), instances, {}, [], 0), self.worker, self.leases)
+        plan.point, plan.inputs = self.point, self.inputs
         items.sort(key=_by_instance)
         return plan if plan.make_unlocked(items) else None
 
@@ -281,7 +289,7 @@ class Committer:
             ids.update(locked.instances)
             self._busy |= ids
         plan = Plan(self.catalog, locked, self.worker, self.leases)
-        plan.keep_for = self.options.keep_early
+        plan.keep_for, plan.point, plan.inputs = self.options.keep_early, self.point, self.inputs
         await plan.make(session, items)
         await session.run([*writes(plan.batch()), *self._mishaps.burials(plan), COMMIT])
         return plan
@@ -300,9 +308,13 @@ class Committer:
             elif _works_here(plan, entry.decisions) or (id in self.cache and _is_working(after)):
                 self._remember(after)
             else:
-                self._goes_elsewhere(id)
+                self.goes_elsewhere(id)
             for decision in entry.decisions:
                 self.counters.steps += len(decision.closed)
+                if entry.before.state.rollback is not None:
+                    self.inputs.forget(decision)
+                elif decision.instance.state.rollback is not None:
+                    self.inputs.keep(decision)
         for item in plan.stale:
             self.counters.rejected += 1
             self.on_dropped(item)
@@ -313,14 +325,16 @@ class Committer:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
         self.on_commit(plan)
+        if self.hooks.flows:
+            self.hooks.committed(plan)
 
     def _remember(self, instance: Instance) -> None:
         """A snapshot only saves a read: the oldest goes when there are too many."""
         self.cache[instance.id] = instance
         if len(self.cache) > CACHED_INSTANCES:
-            self._goes_elsewhere(next(iter(self.cache)))
+            self.goes_elsewhere(next(iter(self.cache)))
 
-    def _goes_elsewhere(self, id: bytes) -> None:
+    def goes_elsewhere(self, id: bytes) -> None:
         """Its next step may end in another process: whoever waits here must look for themselves from now on."""
         self.cache.pop(id, None)
         if self.local.pop(id, None) is not None:
@@ -331,7 +345,7 @@ class Committer:
     def leave_all(self) -> None:
         """The lease is gone: nothing that was under way here need end here."""
         for id in list(self.local):
-            self._goes_elsewhere(id)
+            self.goes_elsewhere(id)
         self.cache.clear()
 
     async def _defer(self, session: Session, items: list[Item]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
-from holdfast.core.ids import FORWARD, token_id
+from holdfast.core.ids import COMPENSATE, FORWARD, token_id
 from holdfast.core.program import Place
 from holdfast.payloads import canonical
 
@@ -32,6 +33,9 @@ class Job(msgspec.Struct, gc=False):
     input: bytes
     trace: str | None = None
     holder: bytes = b""  # the worker's incarnation it was leased to
+    told: bool = False  # to stop: its step is not wanted any more
+    interrupted: bool = False  # the task that runs it was cancelled to tell it
+    thread: Future[Any] | None = None  # where a plain function runs, or waits for a thread
 
 
 class Context:
@@ -91,7 +95,8 @@ class Context:
     def idempotency_key(self) -> str:
         """Pass it to the outside world: the same on every call of this step with this input, new for new input."""
         digest = sha256(canonical(msgspec.json.decode(self._job.input))).hexdigest()
-        parts = f"{self.instance_id}|{self.step}|{self.token}|{FORWARD}|{digest}"
+        kind = COMPENSATE if self._job.place.node.kind == "compensation" else FORWARD
+        parts = f"{self.instance_id}|{self.step}|{self.token}|{kind}|{digest}"
         return sha256(parts.encode()).hexdigest()
 
     @property
@@ -99,6 +104,12 @@ class Context:
         """True when another worker may run this step by now: stop, the result would be refused."""
         return self._is_lost(self._job)
 
+    @property
+    def cancelled(self) -> bool:
+        """True once the step is not wanted any more: clean up and return; what is returned is still recorded if the
+        instance was cancelled. An async handler gets a CancelledError as well, a plain function must ask."""
+        return self._job.told
+
     def heartbeat(self) -> bool:
-        """Still ours? The process keeps the lease; a long handler asks now and then and stops when it is not."""
-        return not self._is_lost(self._job)
+        """Go on? The process keeps the lease; a long handler asks now and then and ends when the answer is no."""
+        return not (self._job.told or self._is_lost(self._job))

@@ -8,11 +8,15 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.moments import from_json
+from holdfast.core.signals import Actor, Requeue
 from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.runtime.edge import check_text, take_id
+from holdfast.runtime.edge import check_text, take_id, take_payload
+from holdfast.runtime.items import Item
 from holdfast.store import dead_letters
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.effects import replay_effects
+from holdfast.store.history import read_compensation
 from holdfast.store.session import Session
 
 PAGE: Final = 500
@@ -43,10 +47,13 @@ class Resolved(msgspec.Struct, frozen=True):
 class Letters:
     """The dead letters of one organisation. `announce` tells workers that there is something to do again."""
 
-    def __init__(self, session: Session, org: str, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Session, org: str, announce: Callable[[], None], apply: Callable[[Item], Awaitable[Any]]
+    ) -> None:
         self._session = session
         self._org = org
         self._announce = announce
+        self._apply = apply
 
     async def page(self, filter: LetterFilter, after: Id | None, limit: int) -> list[DeadLetter]:
         if not 1 <= limit <= 1000:
@@ -65,7 +72,7 @@ class Letters:
     async def requeue(self, id: Id, input: Any, by: str | None, why: str | None) -> DeadLetter:
         """Put back one letter; answers it as it is then."""
         letter = await self.get(id)
-        if input is not None:
+        if input is not None and letter.source not in RUN_AGAIN:
             raise Refused(
                 f"A dead letter of source {letter.source!r} goes back as it is: it takes no other input.",
                 code="DEAD_LETTER_INPUT",
@@ -77,6 +84,10 @@ class Letters:
                 code="DEAD_LETTER_RESOLVED",
                 hint="What failed again has a new dead letter.",
             )
+        if letter.source in RUN_AGAIN:
+            await self._run_again(letter, input, _actor(by, why), why)
+            self._announce()
+            return await self.get(id)
         done = await self.replay([letter.id], None, by, why, dry_run=False)
         if not done.ids:
             raise Conflict(
@@ -96,10 +107,39 @@ class Letters:
             for source in sorted({letter.source for letter in letters} & _REPLAYS.keys()):
                 mine = [take_id(letter.id) for letter in letters if letter.source == source]
                 done += await _REPLAYS[source](self._session, self._org, mine, actor, why)
+            for letter in letters:
+                if letter.source in RUN_AGAIN and await self._could_run_again(letter, actor, why):
+                    done.append(letter.id)
             self._announce()
             return done
 
         return await self._resolve(ids, filter, put_back, dry_run)
+
+    async def _could_run_again(self, letter: DeadLetter, actor: str, why: str | None) -> bool:
+        try:
+            await self._run_again(letter, None, actor, why)
+        except Conflict:  # its step has ended by other means, or somebody else was faster: it is among those left
+            return False
+        return True
+
+    async def _run_again(self, letter: DeadLetter, input: Any, actor: str, why: str | None) -> None:
+        """In one commit: the step's new row, its place in the queue, the instance, and the letter that is settled."""
+        instance, step = take_id(letter.instance_id), take_id(letter.envelope["step"])
+        raw = None if input is None else take_payload(input, "the new input", f"{letter.envelope['node']!r}")
+        undo = None
+        if letter.source == "compensation":
+            moment = from_json(letter.envelope["at"]) or 0
+            found = await read_compensation(self._session, self._org, instance, step, moment)
+            if found is None:
+                raise Conflict(
+                    "The step the dead letter is about is not kept any more.",
+                    code="DEAD_LETTER_STALE",
+                    hint="Discard it.",
+                )
+            undo, known = found
+            raw = known if raw is None else raw
+        signal = Requeue(take_id(letter.id), step, raw, why, undo)
+        await self._apply(Item(instance, signal, Actor(actor)))
 
     async def discard(
         self, ids: Iterable[Id] | None, filter: LetterFilter | None, by: str | None, why: str | None, *, dry_run: bool
@@ -159,6 +199,9 @@ _REPLAYS: Final = {
     "work": dead_letters.replay_work,
     "effect": _replay_effects,
 }
+
+
+RUN_AGAIN: Final = frozenset({"step", "compensation"})  # their steps get a new row, under a new input if one is given
 
 
 def _actor(by: str | None, why: str | None) -> str:

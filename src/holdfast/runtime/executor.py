@@ -2,6 +2,10 @@
 
 No task per step: a runner drains jobs one after another, and only when its handler really suspends does the next runner
 take over. There are never more runners than the concurrency that was asked for.
+
+A handler that is to stop has its runner cancelled, so that the CancelledError arrives where the handler waits; the
+runner takes the cancellation back afterwards and goes on with the next job. A plain function cannot be interrupted: it
+sees a flag, and one that still waits for a thread is not begun.
 """
 
 from __future__ import annotations
@@ -10,20 +14,24 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 
 import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core.signals import WorkDone
+from holdfast.payloads import encode
 from holdfast.runtime.context import Context, Job
 from holdfast.runtime.edge import take_payload
 from holdfast.runtime.failures import failed, time_limit
 from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
+from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.items import Item
 from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.unrun import stopped
 
 log = logging.getLogger("holdfast.handlers")
 
@@ -39,6 +47,8 @@ class Executor:
         telemetry: Telemetry,
         is_lost: Callable[[Job], bool],
         run_call: Callable[[Job], Awaitable[None]],
+        hooks: Hooks,
+        postpone: Callable[[Job, float], None],
     ) -> None:
         self.registry = registry
         self.concurrency = concurrency
@@ -48,9 +58,12 @@ class Executor:
         self._telemetry = telemetry
         self._is_lost = is_lost
         self._run_call = run_call
+        self._hooks = hooks
+        self._postpone = postpone
         self._idle: list[asyncio.Future[None]] = []
         self._waking = 0
         self._runners: set[asyncio.Task[None]] = set()
+        self._at: dict[asyncio.Task[None], Job] = {}  # what each busy runner is doing
         self._threads = ThreadPoolExecutor(max_workers=min(concurrency, 64), thread_name_prefix="holdfast-handler")
         self._stopping = False
 
@@ -74,6 +87,26 @@ class Executor:
             else:
                 return
 
+    def doing(self, instances: Collection[bytes] | None = None) -> list[Job]:
+        """Calls that run or wait for their turn: of these instances, or all."""
+        jobs = chain(self._at.values(), self.jobs)
+        return [job for job in jobs if not job.told and (instances is None or job.instance in instances)]
+
+    def tell(self, is_meant: Callable[[Job], bool], *, running: bool = True) -> None:
+        """Calls that wait for their turn are not begun, those that run are told to stop. A call inside a transaction
+        needs no telling: whether it is still wanted is decided in there."""
+        if running:
+            for runner, job in self._at.items():
+                if not job.told and job.place.behaviour is not Behaviour.CALL and is_meant(job):
+                    _interrupt(runner, job)
+        waiting = list(self.jobs)
+        self.jobs.clear()
+        for job in waiting:
+            if job.place.behaviour is not Behaviour.CALL and is_meant(job):
+                self._deliver(Item(job.instance, stopped(job)))
+            else:
+                self.jobs.append(job)
+
     async def stop(self, grace: float) -> None:
         """Let running handlers finish within the grace time, then cancel them."""
         self._stopping = True
@@ -87,24 +120,31 @@ class Executor:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        me = asyncio.current_task()
+        assert me is not None
         self._waking -= 1
         while not self._stopping:
             while not self.jobs:
+                self._at.pop(me, None)
                 turn = loop.create_future()
                 self._idle.append(turn)
                 await turn
                 self._waking -= 1
                 if self._stopping:
                     return
-            job = self.jobs.popleft()
+            self._at[me] = job = self.jobs.popleft()
             self.running += 1
             self.dispatch()
             try:
                 await self._handle(job)
             finally:
                 self.running -= 1
+                if job.interrupted:
+                    me.uncancel()
 
     async def _handle(self, job: Job) -> None:
+        if self._hooks.gates and not await self._is_admitted(job):
+            return
         if job.place.behaviour is Behaviour.CALL:
             await self._run_call(job)
             return
@@ -117,14 +157,32 @@ class Executor:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as failure:
-            if isinstance(failure, asyncio.CancelledError) and _is_cancelled():
-                raise
-            self._deliver(Item(job.instance, failed(job, failure)))
+            self._fail(job, failure)
             return
         self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw), input=job.input))
 
+    def _fail(self, job: Job, failure: BaseException) -> None:
+        if isinstance(failure, asyncio.CancelledError) and _is_cancelled(job):
+            raise failure
+        is_obeying = job.told and isinstance(failure, asyncio.CancelledError)
+        self._deliver(Item(job.instance, stopped(job) if is_obeying else failed(job, failure)))
+
+    async def _is_admitted(self, job: Job) -> bool:
+        try:
+            seconds = await self._hooks.admit(Context(job, self._is_lost))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as failure:
+            self._fail(job, failure)
+            return False
+        if seconds:
+            self._postpone(job, seconds)
+        return not seconds
+
     async def _call(self, handler: Handler, job: Job) -> object:
         context = Context(job, self._is_lost)
+        if self._hooks.calls:
+            return await self._call_in_layers(handler, job, context)
         data = _decode(job.input)
         if handler.convert is not None:
             data = handler.convert(data)
@@ -132,21 +190,51 @@ class Executor:
         if limit is None and not self._telemetry.tracing:
             if handler.is_async:  # nearly always: one frame less
                 return await handler.function(context, data)
-            return await self._invoke(handler, context, data)
+            return await self._invoke(handler, job, context, data)
         with self._telemetry.step(context, job.trace):
             async with time_limit(job):
-                return await self._invoke(handler, context, data)
+                return await self._invoke(handler, job, context, data)
 
-    async def _invoke(self, handler: Handler, context: Context, data: object) -> object:
+    async def _call_in_layers(self, handler: Handler, job: Job, context: Context) -> object:
+        async def run() -> object:
+            data = _decode(job.input)
+            if handler.convert is not None:
+                data = handler.convert(data)
+            value = await self._invoke(handler, job, context, data)
+            encode(value, f"the result of {job.place.id!r}")  # else hooks would be told of a success that is none
+            return value
+
+        decode = partial(_decode, job.input)
+        if job.place.node.timeout is None and not self._telemetry.tracing:
+            return await self._hooks.call(context, decode, run)
+        with self._telemetry.step(context, job.trace):
+            async with time_limit(job):
+                return await self._hooks.call(context, decode, run)
+
+    async def _invoke(self, handler: Handler, job: Job, context: Context, data: object) -> object:
         if handler.is_async:
             return await handler.function(context, data)
-        loop = asyncio.get_running_loop()
         # What the caller traces goes along into the thread.
         run = partial(contextvars.copy_context().run, handler.function, context, data)
-        return await loop.run_in_executor(self._threads, run)
+        job.thread = self._threads.submit(run)
+        try:
+            return await asyncio.wrap_future(job.thread)
+        except asyncio.CancelledError:
+            # Nobody waits for the thread any more, be it for its time limit; or the function itself raised this.
+            job.told = job.told or not job.thread.done()
+            raise
 
 
-def _is_cancelled() -> bool:
-    """Somebody wants this runner to end; otherwise the handler raised it, because a task it awaited was cancelled."""
+def _interrupt(runner: asyncio.Task[None], job: Job) -> None:
+    job.told = True
+    if job.thread is not None:
+        job.thread.cancel()  # works as long as no thread has taken it up
+    else:
+        job.interrupted = True
+        runner.cancel()
+
+
+def _is_cancelled(job: Job) -> bool:
+    """Somebody wants this runner to end; otherwise the handler was told to stop, or a task it awaited was cancelled."""
     task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    return task is None or task.cancelling() > job.interrupted

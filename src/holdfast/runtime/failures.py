@@ -52,10 +52,21 @@ def describe(failure: BaseException) -> Failure:
     name = code if isinstance(code, str) and code else type(failure).__name__
     if isinstance(failure, StepTimeout):
         return Failure(name, _clean(message, MOST_MESSAGE))
-    trace = "".join(traceback.format_exception(failure, limit=-6)[-6:])
+    trace = "".join(_lines(failure)[-6:])
     return Failure(
         _clean(name, MOST_NAME), _clean(message, MOST_MESSAGE), {"traceback": _clean(trace[-MOST_TRACE:], MOST_TRACE)}
     )
+
+
+def _lines(failure: BaseException) -> list[str]:
+    """Without marks below the lines: to find their columns, Python compiles every line anew."""
+    shown = traceback.TracebackException.from_exception(failure, limit=-6)
+    told: traceback.TracebackException | None = shown
+    while told is not None:
+        for frame in told.stack:
+            frame.colno = None
+        told = told.__cause__ or told.__context__
+    return list(shown.format())
 
 
 def _clean(text: str, limit: int) -> str:

@@ -1,18 +1,19 @@
-"""What a decision sets in motion within its commit: sub-flows, and events that came before the waits it opened."""
+"""What a decision sets in motion within its commit: sub-flows, events that came early, the plan of a rollback."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Child, Decision, EarlyEvents, Facts
+from holdfast.core.decision import Child, Decision, EarlyEvents, Facts, History
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
-from holdfast.core.signals import SYSTEM, Actor, ChildFinished, EventArrived, Failure, Signal
+from holdfast.core.signals import SYSTEM, Actor, ChildFinished, EventArrived, Failure, HistoryRead, Signal
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, Refused
 from holdfast.store.commit import ChildStart, Entry
 from holdfast.store.early import mark_taken
+from holdfast.store.history import read_past
 from holdfast.store.needs import KeptEvent, take_early_events
 from holdfast.store.session import Session
 
@@ -25,6 +26,9 @@ async def follow(plan: Plan, session: Session, program: Program, entry: Entry, d
         lost = await _start_child(plan, session, entry.before, child)
         if lost is not None:
             await _go_on(plan, session, program, entry, lost, SYSTEM)
+    if any(isinstance(need, History) for need in decision.needs):
+        plan.rollbacks[entry.before.id] = entry  # planned together, when all items have been decided upon
+        return
     nodes = _standing(entry.decisions[-1].instance)
     needs = [need for need in decision.needs if isinstance(need, EarlyEvents) and need.token in nodes]
     if not needs:
@@ -37,6 +41,16 @@ async def follow(plan: Plan, session: Session, program: Program, entry: Entry, d
     for event in early:
         if not event.from_inbox:
             await _go_on(plan, session, program, entry, _arrived(event, event.token), event.actor)
+
+
+async def plan_rollbacks(plan: Plan, session: Session) -> None:
+    entries = list(plan.rollbacks.values())
+    plan.rollbacks = {}
+    past = await read_past(session, entries, plan.locked.now)
+    for entry in entries:
+        program = plan.catalog.known(entry.decisions[-1].instance.definition)
+        assert program is not None
+        await _go_on(plan, session, program, entry, HistoryRead(past[entry.before.id]), SYSTEM)
 
 
 async def _try_kept(plan: Plan, session: Session, program: Program, entry: Entry, need: EarlyEvents) -> None:

@@ -72,6 +72,7 @@ class _Envelope(msgspec.Struct):
     task: str = ""
     decision: str = ""
     comment: str | None = None
+    origin: str | None = None  # of a start: the instance that is run again
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
@@ -103,7 +104,7 @@ def _hex(id: str | None) -> bytes | None:
 _Reader = Callable[[QueuedSignal, _Envelope, bytes | None], Signal]
 
 _SIGNALS: dict[str, _Reader] = {
-    "started": lambda _q, _e, input: Started(input if input is not None else b"{}"),
+    "started": lambda _q, e, input: Started(input if input is not None else b"{}", e.node, e.origin),
     "timer": lambda _q, e, _: TimerDue(e.path, e.wait, e.purpose),
     "event": lambda q, e, _: EventArrived(
         q.id if e.keyed is None else UUID(e.keyed).bytes,

@@ -24,11 +24,14 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     steps_closed: int = 0
     batches_retried: int = 0
     results_rejected: int = 0
+    hook_failures: int = 0
+    hook_notices_dropped: int = 0
     handlers_running: int = 0
     jobs_queued: int = 0
     results_buffered: int = 0
     instances_cached: int = 0
     lease_seconds_left: float = 0.0
+    steps_unserved: int = 0
 
 
 class Counted(Protocol):
@@ -45,11 +48,14 @@ METRICS: Final[dict[str, Meaning]] = {
     "steps_closed": Meaning(True, "Steps closed, whatever their outcome."),
     "batches_retried": Meaning(True, "Batches applied again because another writer was faster or the server asked."),
     "results_rejected": Meaning(True, "Handler results refused because their lease had passed to somebody else."),
+    "hook_failures": Meaning(True, "Hooks that were told something and raised."),
+    "hook_notices_dropped": Meaning(True, "Changes of flows that hooks were too slow to be told of."),
     "handlers_running": Meaning(False, "Handlers running now."),
     "jobs_queued": Meaning(False, "Steps leased to this process that wait for a free slot."),
     "results_buffered": Meaning(False, "Results and signals waiting for their commit."),
     "instances_cached": Meaning(False, "Instance snapshots kept in memory."),
     "lease_seconds_left": Meaning(False, "Seconds until this worker's lease ends unless it is renewed."),
+    "steps_unserved": Meaning(False, "Steps anywhere that wait for a handler no live worker has, as of the last look."),
 }
 
 
@@ -57,7 +63,7 @@ class MetricsCollector:
     """`registry.register(MetricsCollector(engine))`. `engine.stats()` is called from the scraper's thread."""
 
     def __init__(self, engine: Counted) -> None:
-        _require_prometheus()
+        require_prometheus()
         self._engine = engine
 
     def describe(self) -> Iterator[Metric]:
@@ -77,7 +83,7 @@ def _family(name: str, value: float | None = None) -> Metric:
     return family(f"holdfast_{name}", meaning.text, value=value)
 
 
-def _require_prometheus() -> None:
+def require_prometheus() -> None:
     try:
         importlib.import_module("prometheus_client")
     except ModuleNotFoundError as missing:

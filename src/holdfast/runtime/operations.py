@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from holdfast.core.migrate import read_migrated
 from holdfast.core.program import Program
 from holdfast.errors import Refused
 from holdfast.runtime import rebuild, stuck
@@ -38,15 +39,17 @@ class Operations:
         return await stuck.list_stuck(engine.dsn, engine.org, older, None if after is None else take_id(after), limit)
 
     async def reenqueue(self, session: Session, id: bytes, by: str | None, reason: str | None) -> Reenqueued:
-        engine, program = self._engine, await self._program(session, id, by, reason)
+        engine, (program, _) = self._engine, await self._programs(session, id, by, reason)
         done = await stuck.reenqueue(engine.dsn, engine.org, program, id, by or "system", reason)
         engine.committer.forget({id})
         engine.wake()
         return done
 
     async def rebuild(self, session: Session, id: bytes, by: str | None, reason: str | None, dry_run: bool) -> Rebuilt:
-        engine, program = self._engine, await self._program(session, id, by, reason)
-        done = await rebuild.rebuild(engine.dsn, engine.org, program, id, by or "system", reason, dry_run=dry_run)
+        engine, (program, earlier) = self._engine, await self._programs(session, id, by, reason)
+        done = await rebuild.rebuild(
+            engine.dsn, engine.org, program, id, by or "system", reason, dry_run=dry_run, earlier=earlier
+        )
         engine.committer.forget({id})
         engine.wake()
         return done
@@ -64,15 +67,20 @@ class Operations:
             )
         return await asyncio.to_thread(examine, self._engine.dsn, Thresholds(**thresholds))
 
-    async def _program(self, session: Session, id: bytes, by: str | None, reason: str | None) -> Program:
+    async def _programs(
+        self, session: Session, id: bytes, by: str | None, reason: str | None
+    ) -> tuple[Program, dict[bytes, Program]]:
+        """The graph the instance is on, and those it was on before."""
         check_text(by, "actor")
         check_text(reason, "reason")
-        definition = await asyncio.to_thread(self._definition, id)
-        return await self._engine.catalog.program(session, definition)
+        catalog = self._engine.catalog
+        present, earlier = await asyncio.to_thread(self._definitions, id)
+        return await catalog.program(session, present), {d: await catalog.program(session, d) for d in earlier}
 
-    def _definition(self, id: bytes) -> bytes:
+    def _definitions(self, id: bytes) -> tuple[bytes, list[bytes]]:
         with Desk(self._engine.dsn) as desk, desk.transaction(WORKER) as errand:
             found = repair.find_definition(errand, self._engine.org, id)
-        if found is None:
-            raise unknown(id)
-        return found
+            if found is None:
+                raise unknown(id)
+            records = [read_migrated(detail) for detail in repair.list_migrations(errand, id)]
+        return found, [bytes.fromhex(record.came_from.definition) for record in records]

@@ -18,10 +18,10 @@ from holdfast.core.moments import seconds
 from holdfast.core.program import Program
 from holdfast.core.signals import (
     SYSTEM,
-    Abort,
-    Cancel,
     Decided,
     EventArrived,
+    Migrate,
+    Requeue,
     Signal,
     Started,
     WorkDone,
@@ -31,9 +31,11 @@ from holdfast.core.snapshot import inconsistency
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.following import follow, is_overtaken, remember_taker
+from holdfast.runtime.following import follow, is_overtaken, plan_rollbacks, remember_taker
+from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
+from holdfast.store.history import is_letter_open
 from holdfast.store.locks import Locked, QueuedSignal
 from holdfast.store.needs import (
     KeptEvent,
@@ -43,6 +45,7 @@ from holdfast.store.needs import (
     lock_event_keys,
     take_idle_work,
 )
+from holdfast.store.plain import POINT
 from holdfast.store.session import Session
 from holdfast.store.tasks import decision_content, lock_task
 
@@ -74,6 +77,9 @@ class Plan:
         self.receipts: list[tuple[bytes, str, str, bytes]] = []
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
+        self.point = POINT
+        self.inputs = Inputs()
+        self.rollbacks: dict[bytes, Entry] = {}  # those that wait for their history
         self.children: list[ChildStart] = []
         self.stale: list[Item] = []  # results that came too late
         self.task: TaskFacts | None = None  # who holds the task that is being decided; its row is locked till the end
@@ -92,8 +98,12 @@ class Plan:
                 continue
             if type(item.signal) is Decided:
                 self.task = await lock_task(session, item.signal.task)
+            if type(item.signal) is Requeue and not await self._is_open(session, item, item.signal.letter):
+                continue
             if self._take(item, receipt):
                 await self._complete(session, item)
+        if self.rollbacks:
+            await plan_rollbacks(self, session)
 
     async def _lock_keys(self, session: Session, items: list[Item]) -> None:
         """Waits by key lock their keys, all of a batch in one order: found by deciding once for nothing."""
@@ -124,7 +134,7 @@ class Plan:
     def batch(self) -> Batch:
         return Batch(
             self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts,
-            self.kept, self.children,
+            self.kept, self.children, self.point,
         )  # fmt: skip
 
     def _lease(self, dispatch: Dispatch) -> bool:
@@ -135,7 +145,8 @@ class Plan:
 
     async def _load_programs(self, session: Session, items: list[Item]) -> None:
         instances = [*self.locked.instances.values(), *(i.fresh for i in items if i.fresh is not None)]
-        for definition in {i.definition for i in instances}:
+        targets = {i.signal.definition for i in items if type(i.signal) is Migrate}
+        for definition in {i.definition for i in instances} | targets:
             if self.catalog.known(definition) is None:
                 try:
                     await self.catalog.program(session, definition, inside=True)
@@ -159,6 +170,18 @@ class Plan:
             await remember_taker(session, entry, item.signal)
         if needs_more:
             await self._complete(session, item)
+
+    async def _is_open(self, session: Session, item: Item, letter: bytes) -> bool:
+        found = self.locked.instances.get(item.instance)
+        if found is None or await is_letter_open(session, letter, found.org):
+            return True
+        refusal = Conflict(
+            "The dead letter has been settled meanwhile.",
+            code="DEAD_LETTER_RESOLVED",
+            hint="What failed again has a new dead letter.",
+        )
+        self.refused.append((item, refusal))
+        return False
 
     def _is_new(self, item: Item, receipt: Receipt) -> bool:
         """The same signal id again: the same body is the same signal, another one is a conflict."""
@@ -205,7 +228,7 @@ class Plan:
             return False
         try:
             _check_node(program, item.signal)
-            facts = self._facts if item.actor is SYSTEM else Facts(self.locked.now, item.actor, task=self.task)
+            facts = self._facts if item.actor is SYSTEM else self._facts_for(item)
             decision = decide(program, instance, item.signal, facts)
         except (Refused, Conflict, Forbidden, NotFound) as refusal:
             self._refuse(item, refusal)
@@ -216,20 +239,27 @@ class Plan:
         if entry is None:
             entry = self.entries[item.instance] = Entry(instance, [], item.new)
         entry.decisions.append(decision)
+        if decision.instance.state.rollback is not None:
+            self.inputs.fill(decision)
         if item.answer is not None:
             self.answers.append((item.answer, decision))
         if receipt is not None:
             self.receipts.append((item.instance, instance.org, item.receipt or "", receipt.content))
         if decision.keep:
             self._keep(item, instance)
-        return bool(decision.needs or decision.children or isinstance(item.signal, Cancel | Abort))
+        return bool(decision.needs or decision.children or decision.stops or decision.halts)
+
+    def _facts_for(self, item: Item) -> Facts:
+        target = self.catalog.known(item.signal.definition) if type(item.signal) is Migrate else None
+        return Facts(self.locked.now, item.actor, task=self.task, target=target)
 
     async def _complete(self, session: Session, item: Item) -> None:
         """The seldom rest: work nobody has claimed, sub-flows, events that came early."""
         entry = self.entries[item.instance]
-        program = self.catalog.known(entry.before.definition)
+        before = entry.decisions[-2].instance if len(entry.decisions) > 1 else entry.before
+        program = self.catalog.known(before.definition)  # not always that of the first: it may have been migrated
         assert program is not None
-        if isinstance(item.signal, Cancel | Abort):
+        if entry.decisions[-1].stops or entry.decisions[-1].halts:
             await self._take_back_idle(session, program, entry, item)
         await follow(self, session, program, entry, entry.decisions[-1])
 
@@ -241,7 +271,7 @@ class Plan:
             return
         decided = entry.decisions.pop()
         before = entry.decisions[-1].instance if entry.decisions else entry.before
-        again = decide(program, before, item.signal, Facts(self.locked.now, item.actor, idle=idle))
+        again = decide(program, before, item.signal, Facts(self.locked.now, item.actor, idle=idle, task=self.task))
         entry.decisions.append(again)
         self.answers = [(answer, again if d is decided else d) for answer, d in self.answers]
 

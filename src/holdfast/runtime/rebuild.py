@@ -7,7 +7,7 @@ there, or what is under way would be lost: then nothing is written and the reaso
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -53,19 +53,37 @@ def unknown(id: bytes) -> NotFound:
 
 
 async def rebuild(
-    dsn: str, org: str, program: Program, id: bytes, by: str, reason: str | None, *, dry_run: bool
+    dsn: str,
+    org: str,
+    program: Program,
+    id: bytes,
+    by: str,
+    reason: str | None,
+    *,
+    dry_run: bool,
+    earlier: Mapping[bytes, Program],
 ) -> Rebuilt:
-    return await asyncio.to_thread(_rebuild, dsn, org, program, id, by, reason, dry_run)
+    """`earlier`: the graphs the instance was migrated from."""
+    return await asyncio.to_thread(_rebuild, dsn, org, program, id, by, reason, dry_run, earlier)
 
 
-def _rebuild(dsn: str, org: str, program: Program, id: bytes, by: str, reason: str | None, dry_run: bool) -> Rebuilt:
+def _rebuild(
+    dsn: str,
+    org: str,
+    program: Program,
+    id: bytes,
+    by: str,
+    reason: str | None,
+    dry_run: bool,
+    earlier: Mapping[bytes, Program],
+) -> Rebuilt:
     with Desk(dsn) as desk, desk.transaction(WORKER) as errand:
         stored = repair.lock_instance(errand, org, id)
         if stored is None:
             raise unknown(id)
         work = repair.list_work(errand, id)
         rows = repair.read_rows(errand, id)
-        folded = fold(program, stored, rows, repair.count_receipts(errand, id))
+        folded = fold(program, stored, rows, repair.count_receipts(errand, id), earlier)
         rebuilt = with_fences(folded, rows, stored.state, work)
         found = list(differences(stored, rebuilt))
         if not found:
@@ -89,7 +107,9 @@ def _write(
     return Rebuilt(str_id(after.id), True, version, found, missing)
 
 
-def fold(program: Program, stored: Stored, rows: list[StepRow], receipts: int) -> Instance:
+def fold(
+    program: Program, stored: Stored, rows: list[StepRow], receipts: int, earlier: Mapping[bytes, Program]
+) -> Instance:
     """The instance the rows tell of; refused when they are not all there or tell nothing that makes sense."""
     if len(rows) < receipts or not any(row.cause == "started" for row in rows):
         raise Conflict(
@@ -98,7 +118,7 @@ def fold(program: Program, stored: Stored, rows: list[StepRow], receipts: int) -
             hint="Retention has dropped their month, or they are in a backup; the snapshot stays as it is.",
         )
     try:
-        return replay(program, rows, instance=stored.identity)
+        return replay(program, rows, instance=stored.identity, programs=earlier)
     except Exception as failure:  # rows that contradict each other can break the fold anywhere
         raise Conflict(
             f"The instance's steps cannot be folded: {failure!r}.",

@@ -26,6 +26,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     instances: timedelta | None = None  # since the end of the instance, with everything that belongs to it
     receipts: timedelta | None = None  # since the end of the instance
     dead_letters: timedelta | None = None  # since they were resolved
+    statistics: timedelta | None = None  # the sums by the hour; those of all times stay
 
     def __post_init__(self) -> None:
         for name, span in self._spans():

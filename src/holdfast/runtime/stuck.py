@@ -12,14 +12,13 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.core.ids import timer_id
-from holdfast.core.moments import from_datetime, to_datetime
+from holdfast.core.moments import to_datetime
 from holdfast.core.program import Program
 from holdfast.core.state import Token, Wait
 from holdfast.core.status import TERMINAL
 from holdfast.errors import Conflict, Refused
 from holdfast.runtime.rebuild import str_id, unknown
 from holdfast.store import repair
-from holdfast.store.commit import ripe_at
 from holdfast.store.desk import WORKER, Desk, Errand
 from holdfast.store.repair import Missing, Stored, Stuck
 
@@ -102,10 +101,9 @@ class _Mover:
 
     def _dispatch(self, path: str, token: Token) -> bool:
         place = self._program.places[token.node]
-        ripe = to_datetime(ripe_at(from_datetime(self._stored.now), place.node.priority))
-        return repair.dispatch(
+        return repair.dispatch(  # ripe at once: it has waited long enough
             self._errand, self._stored.identity.id, to_datetime(token.at), token.step, place.queue, place.node.timeout,
-            token.fence, ripe,
+            token.fence, self._stored.now,
         )  # fmt: skip
 
     def _set_timer(self, path: str, wait_id: str) -> bool:

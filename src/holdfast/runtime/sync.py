@@ -60,6 +60,7 @@ class SyncEngine:
         self.call = self.engine.call
         self.effect = self.engine.effect
         self.register_effect = self.engine.register_effect
+        self.use = self.engine.use
         self._loop = _LoopThread()
 
     def __enter__(self) -> SyncEngine:
@@ -114,11 +115,17 @@ class SyncEngine:
     steps = _verb(Engine.steps)
     events = _verb(Engine.events)
     list = _verb(Engine.list)
+    flows = _verb(Engine.flows)
+    flow = _verb(Engine.flow)
+    statistics = _verb(Engine.statistics)
     wait = _verb(Engine.wait)
     drain = _verb(Engine.drain)
     stuck = _verb(Engine.stuck)
     reenqueue = _verb(Engine.reenqueue)
     rebuild = _verb(Engine.rebuild)
+    migrate = _verb(Engine.migrate)
+    revert_migration = _verb(Engine.revert_migration)
+    rerun = _verb(Engine.rerun)
     maintain = _verb(Engine.maintain)
     doctor = _verb(Engine.doctor)
     effects = _verb(Engine.effects)

@@ -15,6 +15,7 @@ from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_open
 from holdfast.core.moments import from_datetime
 from holdfast.core.signals import Actor, Decided
 from holdfast.errors import Busy, Conflict, NotFound, Refused
+from holdfast.runtime.answers import check_answer
 from holdfast.runtime.edge import check_text, take_id, take_payload
 from holdfast.runtime.items import Item
 from holdfast.runtime.starter import new_id
@@ -132,6 +133,8 @@ class Tasks:
         _check_decision(decision)
         check_text(comment, "comment")
         task = await self.get(id)
+        if TaskStatus(task.status) not in OVER:
+            check_answer(task, decision, raw)
         if conn is not None:
             await BorrowedVerbs(self._org).decide(conn, take_id(id), decision, comment, raw, by, signal_id)
             return task

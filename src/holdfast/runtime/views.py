@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
 import msgspec
 
 from holdfast.core.moments import to_datetime
 from holdfast.core.state import Instance as Snapshot
 from holdfast.core.status import TERMINAL
 from holdfast.runtime.starter import Start
+from holdfast.store.flows import FlowVersion
 from holdfast.store.reads import Instance
 
 
@@ -16,6 +20,24 @@ class Page(msgspec.Struct, frozen=True):
 
     items: list[Instance]
     next: str | None
+
+
+def page_of(found: list[Instance], limit: int, since: datetime | None) -> Page:
+    """The page out of what was read, newest first: one more than fits says that there is a next one."""
+    if since is not None and since.tzinfo is None:
+        since = since.replace(tzinfo=UTC)
+    young = [i for i in found if since is None or i.created_at is None or i.created_at >= since]
+    more = len(young) > limit
+    return Page(young[:limit], young[limit - 1].id if more else None)
+
+
+def newest(versions: Iterable[FlowVersion]) -> list[FlowVersion]:
+    """Of each flow the version a start would take; versions come newest first, an organisation's own before others."""
+    found: dict[str, FlowVersion] = {}
+    for flow in versions:
+        if flow.status == "published":
+            found.setdefault(flow.name, flow)
+    return list(found.values())
 
 
 def shown_id(id: bytes) -> str:

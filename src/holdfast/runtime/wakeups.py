@@ -1,4 +1,5 @@
-"""Hints to other processes that there is something to do: coalesced, outside the state transaction, never relied on."""
+"""Hints to other processes: there is something to do, something is to stop. Coalesced, outside the state transaction,
+never relied on."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import logging
 
 from holdfast.errors import StoreError
-from holdfast.store.queue import notify_workers
+from holdfast.store.queue import notify_stops, notify_workers
 from holdfast.store.session import DatabaseError, Disconnected, Session
 
 log = logging.getLogger("holdfast.wakeups")
@@ -20,10 +21,21 @@ class Notifier:
         self._loop = asyncio.get_running_loop()
         self._last = 0.0
         self._pending = False
+        self._ready = False  # something is there to be done
+        self._stopped: set[bytes] = set()  # instances in which something is to stop
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hint(self) -> None:
+        self._ready = True
+        self._soon()
+
+    def tell(self, instance: bytes) -> None:
+        """Handlers that run for this instance should see whether they are still wanted."""
+        self._stopped.add(instance)
+        self._soon()
+
+    def _soon(self) -> None:
         if self._pending:
             return
         self._pending = True
@@ -37,8 +49,13 @@ class Notifier:
         task.add_done_callback(self._tasks.discard)
 
     async def _notify(self) -> None:
+        ready, self._ready = self._ready, False
+        stopped, self._stopped = self._stopped, set()
         try:
-            await notify_workers(self._session)
+            if stopped:
+                await notify_stops(self._session, stopped)
+            if ready:
+                await notify_workers(self._session)
         except (Disconnected, DatabaseError, StoreError) as failure:
             log.warning("A hint was lost, the scan will do: %s", failure)
 

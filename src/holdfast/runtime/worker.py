@@ -10,11 +10,9 @@ import asyncio
 import contextlib
 import logging
 
-import msgspec
-
 from holdfast.core.decision import Dispatch
 from holdfast.core.program import CALL_QUEUE, queue_name
-from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
+from holdfast.core.signals import CallDue, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.runtime.calls import Calls
@@ -25,32 +23,22 @@ from holdfast.runtime.executor import Executor
 from holdfast.runtime.handlers import Registry
 from holdfast.runtime.items import Item
 from holdfast.runtime.maintenance import Maintenance
+from holdfast.runtime.missing import MissingHandlers
+from holdfast.runtime.parking import Parking
 from holdfast.runtime.plan import Plan
 from holdfast.runtime.retention import Retention
+from holdfast.runtime.stopping import Stopping
 from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.unrun import not_run, undecidable, worn_out
 from holdfast.runtime.wakeups import Notifier
+from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.store import queue
-from holdfast.store.calls import CallLimits
 from holdfast.store.lease import Lease
 from holdfast.store.listen import listen
 from holdfast.store.queue import ClaimedWork
 from holdfast.store.session import DatabaseError, Disconnected, Session
 
 log = logging.getLogger("holdfast.worker")
-
-
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    concurrency: int = 1024  # handlers at the same time
-    capacity: int = 4096  # steps in hand, waiting for a handler included
-    lease: float = 15.0  # seconds
-    scan: float = 5.0  # seconds between looks nobody asked for
-    claim: int = 256
-    queues: tuple[str, ...] = ()  # beside the names of the handlers
-    grace: float = 30.0  # seconds running handlers have to finish when the worker leaves
-    calls: CallLimits = CallLimits()
-    effects: bool = True  # deliver effects beside the handlers
-    maintenance: bool = True  # take part in the upkeep of the database
-    retention: Retention | None = None  # what the upkeep removes; None: as HOLDFAST_RETENTION says
 
 
 class Worker:
@@ -71,16 +59,29 @@ class Worker:
         self._handlers = handlers
         self._notifier = notifier
         self._calls = Calls(dsn, committer, calls, telemetry, self._is_lost, options.calls)
+        self._parking = Parking(lambda: self._session, self._parked, self._look_for_strays)
         self.executor = Executor(
-            handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run
-        )
+            handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run, committer.hooks,
+            self._parking.postpone,
+        )  # fmt: skip
         served = (None, *options.queues)
         self.queues = [
-            *(queue_name(queue, name) for queue in served for name in handlers.names()),
-            *(CALL_QUEUE + queue_name(queue, name) for queue in served for name in calls.names()),
+            *(queue_name(place, name) for place in served for name in handlers.names()),
+            *(CALL_QUEUE + queue_name(place, name) for place in served for name in calls.names()),
         ]
         self._served = frozenset(self.queues)
+        self._claims = [*self.queues, *queue.UNRUN_QUEUES]
         self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
+        self._taking_on, self._reopening = asyncio.Lock(), asyncio.Lock()
+        self._pause = min(options.scan, options.lease / 3)
+        self._stopping = Stopping(self.executor, notifier, self._pause, self._asking, self._settled)
+        self.missing = MissingHandlers(
+            self._reopen,
+            notifier,
+            cooldown=options.missing_handler_cooldown,
+            jitter=options.missing_handler_jitter,
+            log_throttle=options.missing_handler_log_throttle,
+        )
         self._draining = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -88,7 +89,8 @@ class Worker:
         self._has_looked = False
         self._is_full = False
         self._tasks: list[asyncio.Task[None]] = []
-        self.lease = Lease(dsn, self.queues, options.lease, self._new_incarnation)
+        self._ears: list[asyncio.Task[None]] = []
+        self.lease = Lease(dsn, self._claims, options.lease, self._new_incarnation)
         self.effects: EffectsWorker | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ class Worker:
         committer.leases = self._leases
         committer.room = self._room
         committer.on_dropped = self._let_go
-        committer.on_commit = self._on_commit
+        self._on_commit_before, committer.on_commit = committer.on_commit, self._on_commit
         committer.on_reconnect = self._look_for_strays
         committer.signals_ready = True
         self._session = await Session.open(self._dsn)
@@ -108,7 +110,11 @@ class Worker:
             await self.effects.start()
         self._tasks = [
             asyncio.create_task(self._scan(), name="holdfast-scan"),
-            asyncio.create_task(listen(self._dsn, self.wake), name="holdfast-listen"),
+            asyncio.create_task(self.missing.serve(), name="holdfast-missing"),
+        ]
+        self._ears = [
+            asyncio.create_task(listen(self._dsn, self.wake, self._stopping.hear), name="holdfast-listen"),
+            asyncio.create_task(self._stopping.serve(), name="holdfast-stopping"),
         ]
         if self.options.maintenance:
             upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
@@ -120,12 +126,12 @@ class Worker:
         self._draining = True
         committer = self._committer
         committer.room = lambda: 0
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _end(self._tasks)
         leaving = [] if self.effects is None else [self.effects.stop(self.options.grace)]
         await asyncio.gather(self.executor.stop(self.options.grace), *leaving)
+        await _end(self._ears)  # not before: handlers that still run can be told to stop
         await self._calls.close()
+        await self._parking.settled()
         await self._all_committed(self.options.grace)
         for job in self.executor.jobs:
             self._held.pop((job.instance, job.path), None)
@@ -138,7 +144,7 @@ class Worker:
         committer.worker = None
         committer.leases = lambda _: False
         committer.on_dropped = lambda _: None
-        committer.on_commit = lambda _: None
+        committer.on_commit = self._on_commit_before
         committer.on_reconnect = lambda: None
         committer.leave_all()
         self._notifier.hint()
@@ -177,7 +183,7 @@ class Worker:
         if not (self.is_idle and self._has_looked):  # only the first look finds what a dead worker left
             return False
         try:
-            left = await queue.is_anything_left(self._session, self.queues, self.lease.id)
+            left = await queue.is_anything_left(self._session, self._claims, self.lease.id)
         except (Disconnected, DatabaseError):
             left = True  # the scan is about to find a new connection
         if left:
@@ -192,6 +198,7 @@ class Worker:
             and not self._draining
             and self._is_fresh
             and len(self._held) < self._capacity
+            and (bool(dispatch.held) or not self._is_full)  # what is new goes behind what waits in the queue
         )
 
     @property
@@ -206,6 +213,8 @@ class Worker:
         """Steps leased to us become jobs; whatever others may do now is hinted at."""
         for id, entry in plan.entries.items():
             for decision in entry.decisions:
+                if decision.released or decision.stops or decision.halts:
+                    self._stopping.note(id, decision, self._held)
                 for release in decision.released:
                     self._held.pop((id, release.path), None)
                 for dispatch in decision.dispatches:
@@ -217,6 +226,7 @@ class Worker:
                         self.effects.wake()
         if self._is_full and len(self._held) * 2 < self._capacity:
             self._wake.set()  # the last look stopped for want of room
+        self._stopping.tell()
         self.executor.dispatch()
 
     def _on_dispatch(self, plan: Plan, instance: Instance, dispatch: Dispatch) -> None:
@@ -253,8 +263,23 @@ class Worker:
             if self._held.get(held) == signal.fence:
                 del self._held[held]
 
+    def _parked(self, job: Job) -> None:
+        if self._held.get((job.instance, job.path)) == job.fence:
+            del self._held[job.instance, job.path]
+        self._committer.goes_elsewhere(job.instance)
+        self._wake.set()  # the next look may have to be sooner
+
     def _is_lost(self, job: Job) -> bool:
         return job.holder != self.lease.id or not self.lease.is_fresh
+
+    async def _asking(self) -> tuple[Session, bytes]:
+        return await self._reopen(), self.lease.id
+
+    async def _settled(self) -> None:
+        """What was leased to us before now is a job, or is over."""
+        await self._committer.answered()
+        async with self._taking_on:
+            pass
 
     def _new_incarnation(self, id: bytes) -> None:
         self._loop.call_soon_threadsafe(self._begin_anew, id)
@@ -263,6 +288,7 @@ class Worker:
         """The old lease is gone: what was in hand belongs to others, unstarted steps are not run."""
         self._committer.worker = id
         self.executor.jobs.clear()
+        self.executor.tell(lambda job: job.holder != id)
         self._held.clear()
         self._committer.leave_all()
         self.wake()
@@ -308,8 +334,7 @@ class Worker:
         due = await queue.read_next_due(self._session)
         self._committer.signals_ready = True
         self._committer.wake()
-        scan = min(self.options.scan, self.options.lease / 3)
-        return scan if due is None else min(scan, max(0.0, due))
+        return self._pause if due is None else min(self._pause, max(0.0, due))
 
     async def _free_strays(self) -> None:
         """Give back work that is leased to us and unknown here: the answer of the commit that leased it was lost."""
@@ -323,29 +348,33 @@ class Worker:
         while not self._draining and self._is_fresh:
             limit = self._room()
             self._is_full = limit <= 0
-            if self._is_full or not self.queues:
+            if self._is_full:
                 return
-            worker = self.lease.id
-            claimed = await queue.claim_work(self._session, self.queues, limit, worker)
-            if worker != self._committer.worker:
-                return  # leased to the one we were; it is found and freed like anybody's
-            for work in claimed:
-                await self._take_on(work, worker)
+            async with self._taking_on:
+                worker = self.lease.id
+                claimed = await queue.claim_work(self._session, self._claims, limit, worker)
+                if worker != self._committer.worker:
+                    return  # leased to the one we were; it is found and freed like anybody's
+                for work in claimed:
+                    await self._take_on(work, worker)
             self.executor.dispatch()
             if len(claimed) < limit:
                 return
 
     async def _take_on(self, work: ClaimedWork, worker: bytes) -> None:
         self._held[work.instance, work.path] = work.fence
+        if work.unrun:
+            self._deliver(Item(work.instance, not_run(work)))
+            return
         try:
             program = await self._committer.catalog.program(self._session, work.definition)
             place = program.places[work.node]
         except (HoldfastError, KeyError) as failure:
-            self._deliver(Item(work.instance, _undecidable(work, failure)))
+            self._deliver(Item(work.instance, undecidable(work, failure)))
             return
         self._committer.forget_older(work.instance, work.version)
         if work.calls > place.retry.calls:
-            self._deliver(Item(work.instance, _worn_out(work, place.node.idempotent)))
+            self._deliver(Item(work.instance, worn_out(work, place.node.idempotent)))
             return
         self.executor.add(
             Job(
@@ -354,22 +383,16 @@ class Worker:
             )
         )  # fmt: skip
 
-    async def _reopen(self) -> None:
-        if self._session.broken:
-            await self._session.close()
-            self._session = await Session.open(self._dsn)
+    async def _reopen(self) -> Session:
+        """The session, a new one if it is out of step."""
+        async with self._reopening:
+            if self._session.broken:
+                await self._session.close()
+                self._session = await Session.open(self._dsn)
+            return self._session
 
 
-def _undecidable(work: ClaimedWork, failure: Exception) -> WorkFailed:
-    """Its graph cannot be used: the commit that finds nothing to decide on makes a dead letter of it."""
-    told = Failure(getattr(failure, "code", "NODE_UNKNOWN"), f"The step cannot be run: {failure}")
-    return WorkFailed(work.path, work.step, work.fence, told, work.calls, False, work.input)
-
-
-def _worn_out(work: ClaimedWork, idempotent: bool) -> WorkFailed:
-    """Every call it may have was begun and none came back."""
-    message = "The worker was lost while it ran and no call is left."
-    if not idempotent:
-        message = "The worker was lost while it ran; whether it took effect is unknown and it may not be called twice."
-    failure = Failure("LEASE_LOST" if idempotent else "OUTCOME_UNKNOWN", message)
-    return WorkFailed(work.path, work.step, work.fence, failure, work.calls, False, work.input)
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,8 +18,10 @@ from holdfast.core.ids import bucket_of
 from holdfast.core.state import Instance, encode_state
 from holdfast.core.status import TERMINAL
 from holdfast.store.needs import KeptEvent
-from holdfast.store.plain import NewInstance, advanced, begun, finished, ripe_at
+from holdfast.store.plain import POINT, NewInstance, advanced, begun, finished, ripe_at
 from holdfast.store.statements import SQL, Query
+from holdfast.store.statistics import Tally, hour_of
+from holdfast.store.stops import add_stops
 from holdfast.store.tasks import add_tasks
 
 
@@ -64,6 +66,7 @@ class Batch(msgspec.Struct, gc=False):
     receipts: list[tuple[bytes, str, str, bytes]]  # (instance, org, signal id, hash of what it carried)
     kept: list[tuple[bytes, str, KeptEvent]]  # (instance, org, the early event)
     children: list[ChildStart]
+    point: int = POINT  # what a point of priority weighs, in microseconds of waiting
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -71,6 +74,7 @@ def writes(batch: Batch) -> list[Query]:
     rows = _Rows(batch)
     for entry in batch.entries:
         rows.add(entry)
+    rows.tally.add(batch.entries)
     return rows.queries()
 
 
@@ -79,7 +83,9 @@ class _Rows:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
+        self.tally = Tally(batch.now)
         self.uncalled: set[bytes] = set()  # steps that wait for a claim: it is the claim that counts their call
+        self.moved: dict[bytes, tuple[Any, ...]] = {}  # where a step's status ends up, should it move twice
         self.tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
 
     def add(self, entry: Entry) -> None:
@@ -95,7 +101,7 @@ class _Rows:
         elif plain == "advance":
             self.tables["advance_steps"].append(advanced(decision, entry.before))
         elif entry.new is not None:
-            self.tables["begin_instances"].append(begun(decision, entry.new))
+            self.tables["begin_instances"].append(begun(decision, entry.new, self.batch.point))
         else:
             self._add_at_length(entry)
 
@@ -105,6 +111,8 @@ class _Rows:
         id, bucket, org = before.id, before.id[15], before.org
         tables = self.tables
         self._work_of(entry, id, bucket, org)
+        if any(decision.stops or decision.halts for decision in entry.decisions):
+            add_stops(tables["stop_work"], id, entry.decisions)
         uncalled = self.uncalled
         for decision in entry.decisions:
             version_actor = decision.events[0].actor if decision.events else "system"
@@ -149,10 +157,14 @@ class _Rows:
             )  # fmt: skip
             return
         data = None if after.data is before.data or after.data == before.data else after.data
-        self.tables["update_instances"].append(
-            (after.id, after.id[15], before.version, last.instance.version, after.status, after.reason, state, data,
-             waiting_kind, waiting_until, error, completed)
+        row = (
+            after.id, after.id[15], before.version, last.instance.version, after.status, after.reason, state, data,
+            waiting_kind, waiting_until, error, completed,
         )  # fmt: skip
+        if after.definition == before.definition:
+            self.tables["update_instances"].append(row)
+        else:
+            self.tables["migrate_instances"].append((*row, after.definition, after.flow_version))
 
     def _work_of(self, entry: Entry, id: bytes, bucket: int, org: str) -> None:
         decisions = entry.decisions
@@ -203,7 +215,7 @@ class _Rows:
             return
         if not leased:
             self.uncalled.add(d.step)
-        ripe = ripe_at(self.batch.now, d.priority)
+        ripe = ripe_at(self.batch.now, d.priority, self.batch.point)
         if op.ends:
             tables["return_work"].append((id, bucket, path, op.ends, d.fence, d.step, d.at, d.queue, d.timeout, ripe))
             return
@@ -239,6 +251,21 @@ class _Rows:
             tables["insert_signals"].append((o.instance, o.instance[15], o.id, org, o.kind, o.payload, before.trace))
         if decision.tasks:
             add_tasks(tables, decision, before)
+        if decision.moved or decision.letters or decision.letters_resolved:
+            self._taken_back(decision, before, id, bucket, org)
+
+    def _taken_back(self, decision: Decision, before: Instance, id: bytes, bucket: int, org: str) -> None:
+        """Steps whose status moves on after their end, and what a person must see to."""
+        tables = self.tables
+        for m in decision.moved:
+            self.moved[m.id] = (id, bucket, m.at, m.id, m.status)
+        for x in decision.letters:
+            tables["insert_letters"].append(
+                (id, bucket, x.id, org, x.source, before.flow, before.flow_version, x.step, x.at, x.path, x.token,
+                 x.node, x.behaviour, x.input, x.reason, x.error, x.calls)
+            )  # fmt: skip
+        for a in decision.letters_resolved:
+            tables["resolve_letters"].append((id, bucket, a.step, a.resolution, a.by, a.why))
 
     def queries(self) -> list[Query]:
         batch, tables = self.batch, self.tables
@@ -253,6 +280,8 @@ class _Rows:
             )
         for c in batch.children:
             self._child(c)
+        tables["move_steps"].extend(self.moved.values())
+        tables["insert_statistics"] = self.tally.rows()
         return [self._bind(name, rows) for name, rows in tables.items() if rows]
 
     def _child(self, c: ChildStart) -> None:
@@ -276,19 +305,24 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "finish_instances": lambda b, rows: (b.now, b.worker, len(rows)),
     "insert_instances": lambda b, _: (b.now, b.worker),
     "update_instances": lambda b, rows: (b.now, b.worker, len(rows)),
+    "migrate_instances": lambda b, rows: (b.now, b.worker, len(rows)),
     "start_instances": lambda b, _: (b.now,),
     "delete_work": lambda b, rows: (b.worker, len(rows)),
     "drop_work": lambda _b, _: (),
     "hand_off_work": lambda b, rows: (b.now, b.worker, len(rows)),
     "return_work": lambda b, rows: (b.worker, len(rows)),
     "insert_work": lambda b, _: (b.now,),
+    "stop_work": lambda _b, _: (),
     "delete_signals": lambda _b, rows: (len(rows),),
     "insert_signals": lambda b, _: (b.now,),
     "insert_receipts": lambda b, _: (b.now,),
     "open_steps": lambda b, _: (b.now,),  # a step may open, be retried and close in one batch
     "retry_steps": lambda _b, rows: (len(rows),),
     "close_steps": lambda b, rows: (b.now, len(rows)),
+    "move_steps": lambda _b, rows: (len(rows),),
     "supersede_steps": lambda _b, rows: (len(rows),),
+    "resolve_letters": lambda b, _: (b.now,),
+    "insert_letters": lambda b, _: (b.now, b.worker),
     "insert_events": lambda b, _: (b.now,),
     "insert_timers": lambda b, _: (b.now,),
     "delete_timers": lambda _b, _: (),
@@ -299,13 +333,14 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "delete_key_waits": lambda _b, _: (),
     "insert_tasks": lambda b, _: (b.now,),
     "close_tasks": lambda b, rows: (b.now, len(rows)),
+    "insert_statistics": lambda b, _: (hour_of(b.now),),
 }
 
 
 def _is_unusual(d: Decision) -> bool:
     return bool(
         d.retried or d.superseded or d.timers or d.timers_ended or d.effects or d.key_waits or d.key_waits_ended
-        or d.outgoing or d.tasks
+        or d.outgoing or d.tasks or d.moved or d.letters or d.letters_resolved
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -10,6 +10,7 @@ from holdfast.core.decision import Decision, Opened
 from holdfast.core.signals import PastStep
 from holdfast.core.state import Undo
 from holdfast.core.status import StepStatus
+from holdfast.store.commit import Entry
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
@@ -24,19 +25,20 @@ class _Detail(msgspec.Struct):
 _detail = msgspec.json.Decoder(_Detail).decode
 
 
-async def read_past(session: Session, instance: bytes, decisions: Iterable[Decision], now: int) -> list[PastStep]:
-    """Every step so far. What the present commit decided is not in the table yet."""
-    [result] = await session.run([SQL.read_past.one(instance, instance[15])])
-    past: dict[bytes, PastStep] = {}
-    for id, at, node, path, hop, kind, run, status, version, ordinal, fence, input, output, detail in rows(result):
-        past[id] = PastStep(
+async def read_past(session: Session, entries: Sequence[Entry], now: int) -> dict[bytes, list[PastStep]]:
+    """Every step of these instances so far. What the present commit decided is not in the table yet."""
+    ids = [entry.before.id for entry in entries]
+    [result] = await session.run([SQL.read_past.rows([(id, id[15]) for id in ids])])
+    past: dict[bytes, dict[bytes, PastStep]] = {id: {} for id in ids}
+    for instance, id, at, node, path, hop, kind, run, status, version, ordinal, fence, *values in rows(result):
+        past[instance][id] = PastStep(
             id, read_int(at), node.decode(), path.decode(), read_int(hop), kind.decode(), read_int(run),
-            status.decode(), read_int(version), read_int(ordinal), read_int(fence), _json(input), _json(output),
-            _json(detail),
+            status.decode(), read_int(version), read_int(ordinal), read_int(fence), *map(_json, values),
         )  # fmt: skip
-    for decision in decisions:
-        _decide_on(past, decision, now)
-    return list(past.values())
+    for entry in entries:
+        for decision in entry.decisions:
+            _decide_on(past[entry.before.id], decision, now)
+    return {id: list(steps.values()) for id, steps in past.items()}
 
 
 def _decide_on(past: dict[bytes, PastStep], decision: Decision, now: int) -> None:

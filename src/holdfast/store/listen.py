@@ -1,4 +1,4 @@
-"""Wake-up hints on a connection of its own. A hint says "look now"; what there is to see is read from the tables."""
+"""Hints on a connection of its own. A hint says "look now"; what there is to see is read from the tables."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from holdfast.store.statements import SQL
 log = logging.getLogger("holdfast.listen")
 
 QUIET_SECONDS = 15.0  # after that long without a hint it is asked whether anybody is still there
+_STOP = "holdfast_stop"
 
 
-async def listen(dsn: str, on_hint: Callable[[], None]) -> None:
-    """Call `on_hint` for every notification, and after every (re)connect: what happened meanwhile was not heard.
+async def listen(dsn: str, on_hint: Callable[[], None], on_stop: Callable[[str], None]) -> None:
+    """Call `on_hint` where there may be something to do, `on_stop` where something may have to stop, and both after
+    every (re)connect: what happened meanwhile was not heard.
 
     A pooler passes no notifications on: then nobody listens and the scan finds what there is.
     """
@@ -31,11 +33,16 @@ async def listen(dsn: str, on_hint: Callable[[], None]) -> None:
                     log.warning("A pooler passes no hints on; set HOLDFAST_DIRECT_DSN for wake-ups without delay")
                     return
                 await connection.execute("listen holdfast")
+                await connection.execute("listen holdfast_stop")
                 on_hint()
+                on_stop("")
                 waits = pauses()
                 while True:
-                    async for _ in connection.notifies(timeout=QUIET_SECONDS):
-                        on_hint()
+                    async for notice in connection.notifies(timeout=QUIET_SECONDS):
+                        if notice.channel == _STOP:
+                            on_stop(notice.payload)
+                        else:
+                            on_hint()
                     async with asyncio.timeout(QUIET_SECONDS):
                         await connection.execute(SQL.read_backend.sql)
         except (psycopg.Error, StoreError, TimeoutError) as failure:

@@ -116,4 +116,5 @@ def load_instance(row: Sequence[Any]) -> Instance:
         parent,
         None if token is None else token.decode(),
         None if trace is None else trace.decode(),
+        read_int(row[15]),
     )

@@ -24,6 +24,7 @@ from holdfast.store.desk import MAINTENANCE, WORKER, Desk, NotPermitted
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
 BATCH: Final = 500
+FOLDED: Final = 5_000  # commits whose counts are added to the sums at once
 CLAIM_SECONDS: Final = 600.0  # how long a runner may be silent before another tries
 GO_ON_AFTER: Final = 30.0  # a task whose time was up goes on after this
 RETRY_AFTER: Final = 300.0
@@ -216,6 +217,23 @@ def _dead_letters(turn: Turn) -> None:
         turn.add("removed", removed)
 
 
+def _statistics(turn: Turn) -> None:
+    """Fold what commits counted. That is no result: a note of it every half minute would help nobody."""
+    folded = FOLDED
+    while folded == FOLDED and not turn.is_over():
+        with turn.desk.transaction(WORKER) as errand:
+            [folded] = errand.one("upkeep", "fold_statistics", FOLDED)
+
+
+def _old_statistics(turn: Turn) -> None:
+    removed = FOLDED
+    while removed == FOLDED and not turn.is_over():
+        with turn.desk.transaction(MAINTENANCE) as errand:
+            _, older = errand.one("upkeep", "read_moment", turn.keep["statistics"])
+            [removed] = errand.one("upkeep", "prune_statistics", older, FOLDED)
+        turn.add("removed", removed)
+
+
 def _vacuum(turn: Turn) -> None:
     with turn.desk.transaction() as errand:
         [dead] = errand.one("upkeep", "count_dead_rows")
@@ -233,6 +251,8 @@ TASKS: Final[dict[str, Task]] = {
     "partitions": Task(DAY, _partitions),
     "expiry": Task(HOUR, _expiry),
     "vacuum": Task(30.0, _vacuum),
+    "statistics": Task(30.0, _statistics),
+    "old_statistics": Task(DAY, _old_statistics, "statistics"),
     "runs": Task(DAY, _runs),
     "steps": Task(DAY, _months("steps"), "steps"),
     "events": Task(DAY, _months("events"), "events"),

@@ -12,8 +12,11 @@ import msgspec
 
 from holdfast.core.decision import Decision
 from holdfast.core.state import Instance, encode_state
+from holdfast.errors import HoldfastError
+from holdfast.settings import FASTEST_AGING
 
-AGING_RATE: Final = 1.0  # points of priority a waiting step gains per second
+AGING: Final = 0.5  # points of priority a waiting step gains per second, unless an option says otherwise
+CENTURY: Final = 36_525 * 86_400 * 1_000_000
 
 
 class NewInstance(msgspec.Struct, frozen=True, gc=False):
@@ -25,12 +28,26 @@ class NewInstance(msgspec.Struct, frozen=True, gc=False):
     created_by: str | None = None
 
 
-def ripe_at(now: int, priority: int) -> int:
+def weight_of_a_point(aging: float | None) -> int:
+    """Microseconds of waiting that outweigh one point of priority; without aging more than anything ever waits."""
+    if aging is not None and not 0 <= aging <= FASTEST_AGING:
+        raise HoldfastError(
+            f"Aging by {aging} points per second is not possible.",
+            code="SETTING_INVALID",
+            hint=f"Use 0 to {FASTEST_AGING}; 0 or None means strict priority.",
+        )
+    return min(round(1_000_000 / aging), CENTURY) if aging else CENTURY
+
+
+POINT: Final = weight_of_a_point(AGING)
+
+
+def ripe_at(now: int, priority: int, point: int = POINT) -> int:
     """Order of the queue: a step of low priority is as if it were enqueued later, so it ages instead of starving."""
-    return now + int((100 - priority) / AGING_RATE * 1_000_000)
+    return now + (100 - priority) * point
 
 
-def begun(decision: Decision, new: NewInstance) -> tuple[Any, ...]:
+def begun(decision: Decision, new: NewInstance, point: int) -> tuple[Any, ...]:
     """A row of begin_instances."""
     after, opened, dispatch = decision.instance, decision.opened[0], decision.dispatches[0]
     id, input = after.id, new.input
@@ -38,7 +55,7 @@ def begun(decision: Decision, new: NewInstance) -> tuple[Any, ...]:
         id, id[15], after.org, after.definition, after.flow, after.flow_version, encode_state(after.state),
         None if after.data is input else after.data, input, new.business_key, new.attributes, new.created_by,
         after.trace, decision.events[0].actor, opened.node, opened.id, opened.key, dispatch.queue, dispatch.timeout,
-        ripe_at(dispatch.at, dispatch.priority),
+        ripe_at(dispatch.at, dispatch.priority, point),
     )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,14 @@ from holdfast.store.locks import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
+
+# Where work goes that is not to be run: every worker takes it on, only to say so. A handler's name has no blanks.
+TOLD_TO_STOP: Final = "told to stop"
+NOT_TO_START: Final = "not to start"
+UNRUN_QUEUES: Final = (TOLD_TO_STOP, NOT_TO_START)
+MOST_NAMED: Final = 200  # instances in a hint, whose size is limited; with more of them it means all
+
+Call = tuple[bytes, str, int]  # instance, path, fence
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, gc=False):
@@ -27,6 +36,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, gc=False):
     org: str
     trace: str | None
     version: int  # of the instance
+    unrun: bool = False  # it was stopped before it could be claimed
 
 
 async def claim_work(session: Session, queues: Sequence[str], limit: int, worker: bytes) -> list[ClaimedWork]:
@@ -35,9 +45,10 @@ async def claim_work(session: Session, queues: Sequence[str], limit: int, worker
         ClaimedWork(
             instance, path.decode(), step, read_int(fence), node.decode(), input[1:], read_int(calls), read_int(hop),
             definition, org.decode(), None if trace is None else trace.decode(),
-            read_int(version),
+            read_int(version), unrun == b"\1",
         )
-        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, version in rows(results[1])
+        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, version, unrun
+        in rows(results[1])
     ]  # fmt: skip
 
 
@@ -71,6 +82,16 @@ async def list_leased(session: Session, worker: bytes) -> list[tuple[bytes, str,
     return [(instance, path.decode(), read_int(fence)) for instance, path, fence in rows(results[1])]
 
 
+async def find_stopped(session: Session, calls: Sequence[Call], worker: bytes) -> tuple[set[Call], set[Call]]:
+    """Which of these calls of this worker are to end, and which are not to begin unless they have."""
+    batch = [(instance, instance[15], path, fence) for instance, path, fence in calls]
+    results = await session.once(PIN, SQL.find_stopped_work.rows(batch, worker))
+    ended, halted = set[Call](), set[Call]()
+    for instance, path, fence, may_finish in rows(results[1]):
+        (halted if may_finish == b"\1" else ended).add((instance, path.decode(), read_int(fence)))
+    return ended, halted
+
+
 async def prune_workers(session: Session) -> None:
     await session.once(PIN, SQL.prune_workers.one())
 
@@ -81,5 +102,29 @@ async def is_anything_left(session: Session, queues: Sequence[str], worker: byte
     return any(value == b"\1" for value in rows(results[1])[0])
 
 
+async def list_unserved(session: Session, most: int) -> list[tuple[str, int, float]]:
+    """Queues with free work that no live worker serves: how many steps, up to a limit, and for how many seconds."""
+    results = await session.once(PIN, SQL.list_unserved_queues.one(most))
+    return [(name.decode(), read_int(steps), read_int(age) / 1000) for name, steps, age in rows(results[1])]
+
+
+async def note_missing(
+    session: Session, queues: Sequence[str], most: int, cooldown: float, jitter: float, longest: float
+) -> int:
+    """Mark the steps that wait there, and tell it on their instances when its time has come; how many rows."""
+    results = await session.once(PIN, SQL.note_missing_handlers.arrays([queues], most, cooldown, jitter, longest))
+    return read_int(results[1].get_value(0, 0) or b"")
+
+
 async def notify_workers(session: Session) -> None:
     await session.once(SQL.notify_workers.one())
+
+
+async def notify_stops(session: Session, instances: Collection[bytes]) -> None:
+    named = ",".join(id.hex() for id in instances) if len(instances) <= MOST_NAMED else ""
+    await session.once(SQL.notify_stops.one(named))
+
+
+def instances_hinted(hint: str) -> set[bytes]:
+    """What `notify_stops` named; none when it means all."""
+    return {bytes.fromhex(id) for id in hint.split(",") if id}

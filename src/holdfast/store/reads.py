@@ -93,15 +93,17 @@ async def list_instances(
     business_key: str | None,
     after: bytes | None,
     limit: int,
+    key: str | None = None,
 ) -> list[Instance]:
-    if business_key is not None:
-        query = SQL.list_instances_by_business_key.one(org, flow, after, limit, business_key)
+    if key is not None:
+        query = SQL.list_instances_by_key.one(org, flow, after, limit, key, status, business_key)
+    elif business_key is not None:
+        query = SQL.list_instances_by_business_key.one(org, flow, after, limit, business_key, status)
     elif status is not None and status != "completed":  # finished well is the common case: it has no index of its own
         query = SQL.list_instances_by_status.one(org, flow, after, limit, status)
     else:
         query = SQL.list_instances.one(org, flow, after, limit, status)
-    found = [_instance(row) for row in await _read(session, org, query)]
-    return [i for i in found if status is None or i.status == status]
+    return [_instance(row) for row in await _read(session, org, query)]
 
 
 async def list_steps(session: Session, org: str, id: bytes) -> list[Step]:

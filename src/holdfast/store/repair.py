@@ -72,6 +72,11 @@ def find_definition(errand: Errand, org: str, id: bytes) -> bytes | None:
     return found[0][0].bytes if found else None
 
 
+def list_migrations(errand: Errand, id: bytes) -> list[bytes]:
+    """What the row of each migration of the instance tells."""
+    return [detail.encode() for (detail,) in errand.run(_FOLDER, "list_migrations", id, id[15])]
+
+
 def lock_instance(errand: Errand, org: str, id: bytes) -> Stored | None:
     """Waits up to two seconds, like every request about one instance."""
     found = errand.run(_FOLDER, "lock_instance", id, id[15], org)
@@ -149,6 +154,14 @@ def set_timer(
 def start_again(errand: Errand, stored: Stored) -> bool:
     whom = stored.identity
     return bool(errand.run(_FOLDER, "start_again", whom.id, whom.bucket, whom.org, stored.now))
+
+
+def begin_again(errand: Errand, stored: Stored, new: bytes, input: bytes, by: str, started: dict[str, Any]) -> None:
+    """A new instance of the same flow and version that begins where `started` says."""
+    old, payload = stored.identity.id, msgspec.json.encode(started).decode()
+    errand.one(
+        _FOLDER, "begin_again", new, new[15], old, old[15], input.decode(), by, payload, stored.now
+    )  # fmt: skip
 
 
 def tell_parent(errand: Errand, stored: Stored, child: str) -> bool:

@@ -13,8 +13,9 @@ from holdfast.compiler.expressions.tree import Comparison, Junction, Literal, Ne
 from holdfast.errors import ExpressionError
 
 NAMESPACES: Final = frozenset({"entity", "actor", "org", "context", "workflow", "input", "now", "response"})
+KNOWN: Final[Mapping[str, str]] = {"now": "time", "instance_id": "string", "step_name": "string"}  # always there
 TYPES: Final = frozenset({"number", "string", "boolean", "list", "object", "time", "any"})
-UNDECLARED: Final[Mapping[str, str]] = {"input": "any", "context": "any", "now": "time"}
+UNDECLARED: Final[Mapping[str, str]] = {"input": "any", "context": "any", **KNOWN}
 
 _PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _ORDERED: Final = frozenset({"number", "string", "time"})
@@ -31,7 +32,7 @@ def declare(variables: Mapping[str, str]) -> Mapping[str, str]:
     """The declarations an expression is checked against."""
     if not variables:
         return UNDECLARED
-    declared = {"now": "time"}
+    declared = dict(KNOWN)
     for path, kind in variables.items():
         if not _PATH.fullmatch(path) or path.partition(".")[0] not in NAMESPACES:
             raise _bad_declaration(f"{path!r} is not a path in a known namespace", NAMESPACES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any, Self
 
 from holdfast.errors import Conflict, HoldfastError
@@ -14,12 +15,18 @@ from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.kinds import Kind, Kinds
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.handlers import Registry
+from holdfast.runtime.hooks.chain import Hooks
+from holdfast.runtime.hooks.middleware import Middleware
+from holdfast.runtime.hooks.rate_limit import RateLimit, check_limits
+from holdfast.runtime.hooks.turnstile import Turnstile
 from holdfast.runtime.metrics import Stats
 from holdfast.runtime.operations import Operations
 from holdfast.runtime.starter import Starter
+from holdfast.runtime.stopping import tell_others
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.runtime.wakeups import Notifier
-from holdfast.runtime.worker import Worker, WorkerOptions
+from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.settings import Settings
 from holdfast.store import embedded
 from holdfast.store.borrowed import BorrowedVerbs
@@ -46,13 +53,15 @@ class Base:
             pooled=settings.pooled if pooled is None else pooled,
         )
         self.org = org or settings.org
-        self.options = options or Options(keep_early=settings.keep_early)
+        self.options = options or Options(keep_early=settings.keep_early, aging=settings.aging)
         self._operations = Operations(self)
         self.handlers = Registry()
         self.calls = Registry()
         self.effect_kinds = Kinds()
         self.effect_options = EffectOptions.from_environment()
         self.telemetry = Telemetry()
+        self.hooks = Hooks()
+        self._turnstile = Turnstile(lambda: self.dsn)
         self.catalog = Catalog()
         self._stack = contextlib.AsyncExitStack()
         self._worker: Worker | None = None
@@ -86,7 +95,11 @@ class Base:
         self._stack.push_async_callback(self._notifier.stop)
         self._starter = Starter(self.dsn)
         self._stack.push_async_callback(self._starter.close)
+        self._stack.push_async_callback(self._turnstile.close)
+        self._stack.push_async_callback(self.hooks.close)
         self.committer = Committer(self.dsn, self.catalog, self.options)
+        self.committer.hooks = self.hooks
+        self.committer.on_commit = partial(tell_others, self._notifier)
         self._stack.push_async_callback(self.committer.stop)
         await self.committer.start()
         self._open = True
@@ -115,6 +128,15 @@ class Base:
     def register_effect(self, name: str, kind: Callable[..., Any] | Kind) -> Any:
         self.effect_kinds.register(name, kind)
         return kind
+
+    def use(self, *middleware: Middleware) -> Self:
+        """Add hooks around what this process does; the first that is used is the outermost."""
+        check_limits((*self.hooks.middleware, *middleware))
+        self.hooks.use(middleware)
+        for added in middleware:
+            if isinstance(added, RateLimit):
+                added.attach(self._turnstile)
+        return self
 
     # --- work ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +171,7 @@ class Base:
             async with asyncio.timeout(timeout):
                 while not await worker.is_done():
                     await asyncio.sleep(0.002)
+                await self.hooks.told()
 
     def wake(self) -> None:
         """Look for work now."""
@@ -166,11 +189,14 @@ class Base:
             steps_closed=counters.steps,
             batches_retried=counters.retried,
             results_rejected=counters.rejected,
+            hook_failures=self.hooks.failures,
+            hook_notices_dropped=self.hooks.untold,
             handlers_running=worker.executor.running if worker else 0,
             jobs_queued=len(worker.executor.jobs) if worker else 0,
             results_buffered=len(self.committer.buffer),
             instances_cached=len(self.committer.cache),
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
+            steps_unserved=worker.missing.waiting if worker else 0,
         )
 
     @property

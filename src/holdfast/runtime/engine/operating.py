@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from holdfast.runtime.dead_letters import LetterFilter, Letters, Resolved
-from holdfast.runtime.edge import Id, take_id
+from holdfast.runtime.edge import Id, take_id, take_payload
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.engine.reading import Reading
+from holdfast.runtime.migration import MOST, Migration, Migrator, Which
 from holdfast.runtime.operations import OLD
 from holdfast.runtime.rebuild import Rebuilt
+from holdfast.runtime.rerun import Wish, rerun
 from holdfast.runtime.retention import Retention
 from holdfast.runtime.stuck import Reenqueued
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.doctor import Report
 from holdfast.store.effects import Effect
 from holdfast.store.maintenance import Upkeep
+from holdfast.store.reads import Instance
 from holdfast.store.repair import Stuck
 
 
@@ -82,7 +86,7 @@ class Operating(Reading):
 
     @property
     def _letters(self) -> Letters:
-        return Letters(self._opened(), self.org, self._announce)
+        return Letters(self._opened(), self.org, self._announce, lambda item: self.committer.apply(item))
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -102,6 +106,66 @@ class Operating(Reading):
     ) -> Rebuilt:
         """Make an instance's snapshot anew from its steps; refused when anything would be lost."""
         return await self._operations.rebuild(self._opened(), take_id(instance_id), by, reason, dry_run)
+
+    async def migrate(
+        self,
+        flow: str,
+        *,
+        to: int,
+        from_version: int | None = None,
+        instances: Sequence[Id] | None = None,
+        nodes: Mapping[str, str] | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        after: Id | None = None,
+        limit: int = MOST,
+    ) -> Migration:
+        """Let unfinished instances go on under another version; those that cannot stay as they are, with the reason.
+
+        `nodes` maps old nodes to new ones, where names differ. `dry_run` only reports. At most `limit` instances are
+        looked at; `after` is the `next` of the report before.
+        """
+        migrator = Migrator(self, self._opened(), by, reason, dry_run=dry_run)
+        return await migrator.migrate(Which(flow, from_version, to, instances, after, limit), to, nodes or {})
+
+    async def revert_migration(
+        self,
+        flow: str,
+        *,
+        from_version: int,
+        instances: Sequence[Id] | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        after: Id | None = None,
+        limit: int = MOST,
+    ) -> Migration:
+        """Let instances that were migrated to `from_version` go back to the version each of them came from."""
+        migrator = Migrator(self, self._opened(), by, reason, dry_run=dry_run)
+        return await migrator.revert(Which(flow, from_version, None, instances, after, limit))
+
+    async def rerun(
+        self,
+        instance_id: Id,
+        *,
+        from_step: str,
+        input: Any = None,
+        token: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Instance:
+        """Run an instance again from a step it has been at, with what the step got then or with another input.
+
+        One that is over stays over: the answer is a new instance that begins at the step. `token` names the visit
+        where several branches have been there.
+        """
+        view = await self.get(instance_id)
+        raw = None if input is None else take_payload(input, "the input", f"{from_step!r}")
+        wish = Wish(from_step, token, raw, by or "system", reason, view.business_key)
+        id = await rerun(self, self._opened(), take_id(view.id), wish)
+        self._announce()
+        return await self.get(UUID(bytes=id))
 
     async def maintain(self, retention: Retention | None = None) -> Sequence[Upkeep]:
         """The upkeep of the database, every task once: partitions, expiry, and what `retention` names."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
+from holdfast.core.moments import from_datetime
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.errors import NotFound, Refused
 from holdfast.runtime.committer import Outcome
 from holdfast.runtime.edge import Id, check_key, check_text, take_id
 from holdfast.runtime.engine.base import Base
-from holdfast.runtime.views import Page, current
+from holdfast.runtime.statistics import FlowStatistics, by_flow
+from holdfast.runtime.views import Page, current, newest, page_of
 from holdfast.store import reads
+from holdfast.store.flows import FlowDocument, FlowVersion, list_flows, read_flow
 from holdfast.store.reads import Event, Instance, Step
 from holdfast.store.runtimes import Runtime, read_runtime
+from holdfast.store.statistics import read_statistics
 
 
 class Reading(Base):
@@ -53,11 +59,13 @@ class Reading(Base):
         *,
         flow: str | None = None,
         status: str | None = None,
+        key: str | None = None,
         business_key: str | None = None,
+        since: datetime | None = None,
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Instances, newest first; `after` is the `next` of the page before."""
+        """Instances, newest first, started at or after `since`; `after` is the `next` of the page before."""
         if status is not None and status not in tuple(InstanceStatus):
             raise Refused(
                 f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}."
@@ -65,18 +73,49 @@ class Reading(Base):
         if not 1 <= limit <= 1000:
             raise Refused("A page holds 1 to 1000 instances.", code="LIMIT_INVALID")
         check_text(flow, "name of the flow")
+        check_key(key, "idempotency key")
         check_key(business_key, "business key")
         found = await reads.list_instances(
             self._opened(),
             self.org,
             flow=flow,
             status=status,
+            key=key,
             business_key=business_key,
             after=None if after is None else take_id(after),
             limit=limit + 1,
         )
-        more = len(found) > limit
-        return Page(found[:limit], found[limit - 1].id if more else None)
+        return page_of(found, limit, since)
+
+    async def flows(self, name: str | None = None) -> Sequence[FlowVersion]:
+        """The newest version of every flow that may be started here, by name; of one flow, all versions."""
+        check_text(name, "name of the flow")
+        found = await list_flows(self._opened(), self.org, name)
+        return found if name is not None else newest(found)
+
+    async def flow(self, name: str, version: int | None = None) -> FlowDocument:
+        """A published version of a flow, by default the newest: what was written, and the graph that runs."""
+        check_text(name, "name of the flow")
+        found = await read_flow(self._opened(), self.org, name, version)
+        if found is None:
+            raise await self.catalog.unknown(self._opened(), self.org, name, version)
+        return found
+
+    async def statistics(
+        self,
+        flow: str | None = None,
+        *,
+        version: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Sequence[FlowStatistics]:
+        """Counts and durations per flow, version and step: of all times, or of the hours between two moments."""
+        check_text(flow, "name of the flow")
+        if since is not None and until is not None and from_datetime(since) >= from_datetime(until):
+            raise Refused(
+                f"{until} is not after {since}.", code="PERIOD_INVALID", hint="Give `since` before `until`, or only one."
+            )
+        return by_flow(await read_statistics(self._opened(), self.org, flow, version, since, until))
 
     async def wait(self, instance_id: Id, timeout: float | None = None) -> Instance:
         """The instance once it is over: at once when it ends in this process, by looking now and then elsewhere."""

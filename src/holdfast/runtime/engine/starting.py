@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from holdfast.compiler.graph import Graph
 from holdfast.core.signals import Actor, Started
@@ -54,6 +57,8 @@ class Starting(Reading):
         check_key(business_key, "business key")
         check_text(flow, "name of the flow")
         check_text(by, "actor")
+        if self.hooks.starts:
+            await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = self.catalog.cached(self.org, flow, version)
         if definition is None:
             definition = await self.catalog.find(session, self.org, flow, version)
@@ -93,6 +98,9 @@ class Starting(Reading):
                 code="KEYS_MISMATCH",
                 hint="Give one key per input.",
             )
+        if self.hooks.starts:
+            for raw in values:
+                await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = await self.catalog.find(session, self.org, flow, version)
         with self.telemetry.start(flow):
             trace = self.telemetry.current_trace()

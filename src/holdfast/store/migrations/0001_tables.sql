@@ -185,12 +185,16 @@ create table holdfast.work (
     fence bigint not null,
     ripe_at timestamptz not null,
     deadline_at timestamptz,
+    missed_since timestamptz,  -- free work of a queue that no live worker serves: first seen then, and
+    missed_at timestamptz,     -- last told of then; a claim forgets both
     primary key (instance_id, path, bucket)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 create index work_ready on holdfast.work (queue, ripe_at) where worker is null;
 create index work_owner on holdfast.work (worker) where worker is not null;
 create index work_deadline on holdfast.work (deadline_at) where deadline_at is not null;
+-- Parked work is in no queue until its moment, deadline_at, has come.
+create index work_parked on holdfast.work (deadline_at) where queue = '';
 
 -- Ready signals only: what is due later waits in timers, what came early waits in the inbox.
 create table holdfast.signals (
@@ -343,6 +347,33 @@ create table holdfast.events (
     primary key (instance_id, created_at, version, ordinal, bucket)
 ) partition by range (created_at);
 
+-- What commits ended and nobody has folded yet: one row per commit and organisation, without any key, so that writers
+-- share nothing. Each element is [flow, version, node, outcome, [[bar, count, total, least, most], …]].
+create table holdfast.statistics_deltas (
+    org_id text not null,
+    hour timestamptz not null,
+    tallies jsonb not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- The sums: by the hour, and of all times under the hour '-infinity'. The node '' is the flow itself; the bar is the place
+-- in the histogram of durations, -1 for what has none; times are microseconds. Names sort by byte, so that one flow and all
+-- flows are each one range of the key.
+create table holdfast.statistics (
+    org_id text not null,
+    hour timestamptz not null,
+    flow text collate "C" not null,
+    flow_version int not null,
+    node text not null,
+    outcome text not null,
+    bar smallint not null,
+    count bigint not null,
+    total bigint not null,
+    least bigint not null,
+    most bigint not null,
+    primary key (org_id, hour, flow, flow_version, node, outcome, bar)
+) with (fillfactor = 70);
+
 -- One row per process start; a dead incarnation is never revived.
 create table holdfast.workers (
     id uuid primary key,
@@ -354,6 +385,22 @@ create table holdfast.workers (
     lease_until timestamptz not null,
     stopped_at timestamptz
 );
+
+-- A bucket of tokens per limited step. `planned_until` is when the last of those that got none comes again; the last four
+-- say how it was asked, which the answer is computed from.
+create table holdfast.rate_limits (
+    org_id text not null,
+    key text not null,
+    tokens double precision not null,
+    refilled_at timestamptz not null,
+    planned_until timestamptz not null,
+    rate real not null,
+    burst real not null,
+    asked int not null,
+    granted int not null,
+    primary key (org_id, key)
+) with (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
 -- Which login may act for which organisation when it calls the SQL functions.
 create table holdfast.tenant_grants (

@@ -27,7 +27,8 @@ declare
 begin
     foreach secured in array array[
         'definitions', 'instances', 'steps', 'step_receipts', 'outbox_receipts', 'work', 'signals', 'inbox',
-        'event_keys', 'key_events', 'key_waits', 'timers', 'dead_letters', 'effects', 'events', 'tenant_grants'
+        'event_keys', 'key_events', 'key_waits', 'timers', 'dead_letters', 'effects', 'events', 'statistics_deltas',
+        'statistics', 'rate_limits', 'tenant_grants'
     ] loop
         execute format('alter table holdfast.%I enable row level security', secured);
         execute format('alter table holdfast.%I force row level security', secured);
@@ -47,7 +48,8 @@ grant select, insert on all tables in schema holdfast to holdfast_worker;
 revoke insert on holdfast.schema_version from holdfast_worker;
 grant update on
     holdfast.instances, holdfast.work, holdfast.workers, holdfast.signals, holdfast.timers, holdfast.inbox,
-    holdfast.event_keys, holdfast.key_waits, holdfast.dead_letters, holdfast.effects, holdfast.definitions
+    holdfast.event_keys, holdfast.key_waits, holdfast.dead_letters, holdfast.effects, holdfast.definitions,
+    holdfast.statistics, holdfast.rate_limits
     to holdfast_worker;
 grant update (
     status, outcome, chosen_edge_ids, output, error, closing, calls, fence,
@@ -55,12 +57,12 @@ grant update (
 ) on holdfast.steps to holdfast_worker;
 grant delete on
     holdfast.work, holdfast.signals, holdfast.timers, holdfast.inbox, holdfast.key_events, holdfast.key_waits,
-    holdfast.event_keys, holdfast.workers
+    holdfast.event_keys, holdfast.workers, holdfast.statistics_deltas
     to holdfast_worker;
 
 grant select on
     holdfast.instances, holdfast.steps, holdfast.events, holdfast.definitions, holdfast.dead_letters,
-    holdfast.effects, holdfast.timers
+    holdfast.effects, holdfast.timers, holdfast.statistics_deltas, holdfast.statistics
     to holdfast_tenant;
 
 revoke all on all functions in schema holdfast from public;

@@ -49,8 +49,9 @@ begin
         'waiting_decision>confirmed waiting_decision>rejected waiting_decision>failed '
         'waiting_decision>paused waiting_decision>skipped waiting_decision>cancelled waiting>completed '
         'waiting>confirmed waiting>rejected waiting>failed waiting>paused waiting>skipped '
-        'waiting>cancelled completed>compensation confirmed>compensation failed>compensation '
-        'failed>superseded paused>superseded compensation>failed compensation>rolled_back ',
+        'waiting>cancelled completed>compensation completed>rolled_back confirmed>compensation '
+        'confirmed>rolled_back failed>compensation failed>rolled_back failed>superseded paused>skipped '
+        'paused>superseded compensation>failed compensation>rolled_back ',
         ' ' || old.status || '>' || new.status || ' ') = 0
     then
         raise exception 'Step % may not go from % to %', old.id, old.status, new.status using errcode = 'HF002';

@@ -289,6 +289,23 @@ begin
 end
 $$;
 
+-- Removes sums of hours that are long over; those of all times stay.
+create function holdfast.prune_statistics(older timestamptz, page int) returns int
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    removed int;
+begin
+    delete from holdfast.statistics s using (
+        select t.org_id, t.hour, t.flow, t.flow_version, t.node, t.outcome, t.bar from holdfast.statistics t
+        where t.hour > '-infinity' and t.hour < older limit page for update skip locked
+    ) old
+    where (s.org_id, s.hour, s.flow, s.flow_version, s.node, s.outcome, s.bar)
+        = (old.org_id, old.hour, old.flow, old.flow_version, old.node, old.outcome, old.bar);
+    get diagnostics removed = row_count;
+    return removed;
+end
+$$;
+
 -- Removes events by key that nobody may receive any more, and keys that nothing uses. A key is a lock: whoever is about
 -- to use it holds it, and is skipped.
 create function holdfast.expire_key_events(most int) returns int
@@ -367,7 +384,7 @@ begin
     return coalesce((
         with tokens as (
             select t.key as path, t.value as token, coalesce(t.value ->> 'phase', 'working') as phase
-            from jsonb_each(coalesce(state -> 'tokens', '{}')) t
+            from jsonb_each(coalesce(state -> 'tokens', '{}') || coalesce(state -> 'ghosts', '{}')) t
         ), waits as (
             select t.path, t.token ->> 'node' as node, w.value as wait, w.value ->> 'kind' as kind,
                 encode(decode(w.value ->> 'ref', 'base64'), 'hex')::uuid as ref
@@ -380,7 +397,8 @@ begin
         from (
             select jsonb_build_object('path', t.path, 'node', t.token ->> 'node', 'missing', 'work')
             from tokens t
-            where t.phase in ('working', 'cancelling') and not exists (
+            where t.phase in ('working', 'cancelling')
+                and not coalesce(t.token -> 'waits', '[]') @> '[{"kind": "child"}]' and not exists (
                 select from holdfast.work w where w.instance_id = instance and w.path = t.path and w.bucket = shard)
             union all
             select jsonb_build_object('path', w.path, 'node', w.node, 'missing', 'timer', 'wait', w.wait ->> 'id')
@@ -416,7 +434,7 @@ grant execute on function holdfast.clock to holdfast_maintenance;
 revoke all on function
     holdfast.monthly_partitions, holdfast.move_default_month, holdfast.partition_holder, holdfast.old_partitions,
     holdfast.drop_partition, holdfast.first_id, holdfast.finished_families, holdfast.purge_instances,
-    holdfast.prune_receipts, holdfast.prune_dead_letters, holdfast.expire_key_events, holdfast.expire_inbox,
+    holdfast.prune_receipts, holdfast.prune_dead_letters, holdfast.prune_statistics, holdfast.expire_key_events, holdfast.expire_inbox,
     holdfast.missing_movers
     from public;
 grant execute on function
@@ -425,5 +443,5 @@ grant execute on function
 grant execute on function
     holdfast.move_default_month, holdfast.ensure_partitions, holdfast.expire_key_events, holdfast.expire_inbox,
     holdfast.old_partitions, holdfast.drop_partition, holdfast.purge_instances, holdfast.prune_receipts,
-    holdfast.prune_dead_letters
+    holdfast.prune_dead_letters, holdfast.prune_statistics
     to holdfast_maintenance;

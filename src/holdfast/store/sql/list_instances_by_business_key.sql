@@ -4,5 +4,6 @@ select t.id, t.org_id, t.flow, t.flow_version, t.status, t.reason, t.version, t.
     t.completed_at, t.attributes
 from holdfast.instances t
 where t.org_id = $1::text and t.business_key = $5::text and ($2::text is null or t.flow = $2::text)
+    and ($6::text is null or t.status = $6::text)
     and t.id < case when $3::uuid is null then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else $3::uuid end
 order by t.id desc limit $4::bigint

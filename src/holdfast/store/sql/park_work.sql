@@ -1,5 +1,5 @@
--- Give claimed work back unrun until a moment has come: it is in no queue till then, and its call does not count. What has
--- been stopped meanwhile does not wait.
+-- Give claimed work back unrun until a moment has come: it is in no queue till then, and its call does not count.
+-- What has been stopped meanwhile does not wait.
 with w as (
     update holdfast.work t set worker = null, fence = t.fence + 1,
         queue = case when t.target in ('told to stop', 'not to start') then t.target else '' end,

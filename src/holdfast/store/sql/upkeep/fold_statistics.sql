@@ -4,12 +4,13 @@ with gone as (
     where d.ctid = any(array(select n.ctid from holdfast.statistics_deltas n limit $1::bigint))
     returning d.*
 ), counted as (
-    select g.org_id, g.hour, t.tally ->> 0 as flow, (t.tally ->> 1)::int as flow_version, t.tally ->> 2 as node,
-        t.tally ->> 3 as outcome, (b.bar ->> 0)::smallint as bar, (b.bar ->> 1)::bigint as count,
+    select b.org_id, b.hour, b.tally ->> 0 as flow, (b.tally ->> 1)::int as flow_version, b.tally ->> 2 as node,
+        b.tally ->> 3 as outcome, (b.bar ->> 0)::smallint as bar, (b.bar ->> 1)::bigint as count,
         (b.bar ->> 2)::bigint as total, (b.bar ->> 3)::bigint as least, (b.bar ->> 4)::bigint as most
-    from gone g
-    cross join lateral jsonb_array_elements(g.tallies) as t(tally)
-    cross join lateral jsonb_array_elements(t.tally -> 4) as b(bar)
+    from (
+        select t.org_id, t.hour, t.tally, jsonb_array_elements(t.tally -> 4) as bar
+        from (select g.org_id, g.hour, jsonb_array_elements(g.tallies) as tally from gone g) t
+    ) b
 ), summed as (
     select c.org_id, h.hour, c.flow, c.flow_version, c.node, c.outcome, c.bar, sum(c.count)::bigint as count,
         sum(c.total)::bigint as total, min(c.least) as least, max(c.most) as most

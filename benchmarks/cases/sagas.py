@@ -1,0 +1,73 @@
+"""What compensation costs when nothing fails and when everything does; wide flows; how fast a cancel is heard."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.bench import Bench
+from benchmarks.children import SAGAS, measure
+from benchmarks.report import Bar, Row
+
+DATABASE = "bench_sagas"
+STEPS = 5
+WIDTHS = (10, 100, 1_000)
+MIB = 2**20
+
+
+def run(bench: Bench, mode: str, **task: Any) -> dict[str, Any]:
+    bench.server.fresh(DATABASE)
+    return measure(SAGAS, {"mode": mode, "dsn": bench.server.dsn(DATABASE), **task})
+
+
+def throughput(bench: Bench) -> list[Row]:
+    """The same five steps: without compensations, with one each, and with all of them taken back."""
+    flows = bench.size(20_000, 1_000)
+
+    def rate(flow: str, ends: str) -> float:
+        return flows / run(bench, "load", flow=flow, ends=ends, flows=flows, in_flight=1024)["seconds"]
+
+    medians = bench.alternate(
+        {
+            "plain": lambda: rate("plain", "completed"),
+            "saga": lambda: rate("saga", "completed"),
+            "broken": lambda: rate("broken", "failed"),
+        }
+    )
+    plain, saga, broken = (medians[name] for name in ("plain", "saga", "broken"))
+    forward, both = 1 / saga, 1 / broken
+    return [
+        Row(
+            "steps/s with a compensation on every step against none",
+            saga / plain,
+            Bar("≥", 0.9),
+            f"{saga * STEPS:,.0f} against {plain * STEPS:,.0f} steps/s",
+        ),
+        Row(
+            "cost of taking five steps back against running them",
+            (both - forward) / forward,
+            Bar("≤", 1.5),
+            f"{saga:,.0f} flows/s forward, {broken:,.0f} there and back",
+        ),
+    ]
+
+
+def branches(bench: Bench) -> list[Row]:
+    """One flow with 10, 100 and 1,000 parallel branches: what a branch costs must not depend on how many there are."""
+    figures = {
+        width: [run(bench, "branches", width=width, flows=3) for _ in range(bench.rounds)] for width in WIDTHS
+    }  # fmt: skip
+    seconds = {width: statistics.median(f["seconds"] for f in found) for width, found in figures.items()}
+    grown = {width: statistics.median(f["grown"] for f in found) for width, found in figures.items()}
+    each = ", ".join(f"{width}: {seconds[width] * 1000:,.0f} ms" for width in WIDTHS)
+    memory = ", ".join(f"{width}: {grown[width] / MIB:,.1f} MiB" for width in WIDTHS)
+    return [
+        Row("time of a branch, 1,000 in one flow against 100", seconds[1000] / seconds[100] / 10, Bar("≤", 1.5), each),
+        Row("memory a flow of 1,000 branches takes", grown[1000] / MIB, Bar("≤", 64, "MiB"), memory),
+    ]
+
+
+def cancel(bench: Bench) -> list[Row]:
+    """1,000 running branches are cancelled by another client: the last handler hears of it within a second."""
+    took = [run(bench, "cancel", width=1_000)["seconds"] for _ in range(bench.rounds)]
+    return [Row("from the commit of a cancel to the last of 1,000 handlers", max(took), Bar("≤", 1.0, "s"))]

@@ -1,0 +1,114 @@
+"""Measurements of sagas through the public surface: a task as JSON in the first argument, JSON lines out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks.ours import WARM_UP, closed_loop, current_rss, linear, noop, peak_rss
+from holdfast import Branch, DoNotRetry, Engine, Flow
+from holdfast.runtime.collector import calm_collector
+
+STEPS = 5
+
+
+async def refuse(ctx: Any, data: Any) -> Any:
+    raise DoNotRetry("as it should be")
+
+
+def compensated(name: str, last: str) -> Any:
+    """Every step can be taken back; what the last one does decides whether it comes to that."""
+    flow = Flow(name)
+    for number in range(STEPS):
+        handler = last if number == STEPS - 1 else "noop"
+        flow = flow.step(f"step_{number}", handler).on_failure(f"undo_{number}", "noop")
+    return flow.build()
+
+
+def wide(width: int, handler: str) -> Any:
+    branches = [Branch().step(f"branch_{number}", handler) for number in range(width)]
+    return Flow(f"wide_{width}").fork("fork", *branches).join("join", "all").build()
+
+
+async def publish(engine: Engine) -> None:
+    engine.register("noop", noop)
+    engine.register("refuse", refuse)
+    await engine.publish(linear("plain", STEPS, "noop"))
+    await engine.publish(compensated("saga", "noop"))
+    await engine.publish(compensated("broken", "refuse"))
+
+
+async def load(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+    """Flows of one kind in a closed loop, their starts included."""
+
+    async def one(number: int) -> None:
+        started = await engine.start(task["flow"], {"n": number})
+        ended = await engine.wait(started.id)
+        assert ended.status == task["ends"], ended
+
+    async with engine.worker(concurrency=task["in_flight"]):
+        await closed_loop(64, WARM_UP, one)
+        begin = time.perf_counter()
+        await closed_loop(task["in_flight"], task["flows"], one)
+        return {"seconds": time.perf_counter() - begin}
+
+
+async def branches(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+    """One flow of so many parallel branches, from its start to its end."""
+    width = task["width"]
+    await engine.publish(wide(width, "noop"))
+    async with engine.worker():
+        await engine.wait((await engine.start("saga", {})).id)
+        base, begin = current_rss(), time.perf_counter()
+        for _ in range(task["flows"]):
+            ended = await engine.wait((await engine.start(f"wide_{width}", {})).id)
+            assert ended.status == "completed", ended
+        seconds = time.perf_counter() - begin
+    return {"seconds": seconds / task["flows"], "grown": peak_rss() - base}
+
+
+async def cancel(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+    """All branches run when their flow is cancelled: how long until the last handler knows."""
+    width, told = task["width"], list[float]()
+    running, everyone = 0, asyncio.Event()
+
+    async def wait(ctx: Any, data: Any) -> Any:
+        nonlocal running
+        running += 1
+        if running == width:
+            everyone.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(time.perf_counter())
+
+    engine.register("wait", wait)
+    await engine.publish(wide(width, "wait"))
+    async with Engine(task["dsn"]) as operator, engine.worker(concurrency=width):
+        started = await engine.start(f"wide_{width}", {})
+        await everyone.wait()
+        await operator.cancel(started.id, by="bench", reason="measured")
+        committed = time.perf_counter()
+        ended = await engine.wait(started.id)
+    assert ended.status == "cancelled", ended
+    assert len(told) == running == width, f"{running} started, {len(told)} were told"
+    return {"seconds": max(told) - committed}
+
+
+MODES = {mode.__name__: mode for mode in (load, branches, cancel)}
+
+
+async def main() -> None:
+    calm_collector()  # as `holdfast worker` does
+    task = json.loads(sys.argv[1])
+    async with Engine(task["dsn"]) as engine:
+        await publish(engine)
+        answer = await MODES[task["mode"]](engine, task)
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,231 @@
+"""`holdfast cancel`, `abort`, `pause`, `resume`: what an operator does to whole instances, one or many, by name."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from holdfast.cli.output import complain, say, table
+from holdfast.cli.output import show as show_facts
+from holdfast.core.status import TERMINAL, InstanceStatus
+from holdfast.errors import HoldfastError, Refused
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.sync import SyncEngine
+from holdfast.store.reads import Instance
+
+AT_ONCE: Final = 32
+SOME_LEFT: Final = 5
+UNFINISHED: Final = tuple(str(status) for status in InstanceStatus if status not in TERMINAL)
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The instances' ids.")]
+By = Annotated[str, typer.Option("--by", help="Who does it, for the audit trail.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit trail.")]
+Flow = Annotated[str | None, typer.Option("--flow", help="Instead of ids: all instances of this flow.")]
+Status = Annotated[str | None, typer.Option("--status", help="Instead of ids: all instances in this status.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="With --flow or --status: at most this many.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show which instances are meant.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before many are changed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+Deed = Callable[[Engine, str], Awaitable[Instance]]
+
+
+class Meant:
+    """Which instances are meant: by id, or by flow and status."""
+
+    def __init__(self, ids: list[str] | None, flow: str | None, status: str | None, limit: int) -> None:
+        if bool(ids) == (flow is not None or status is not None):
+            raise Refused(
+                "Instances are named by their ids, or by --flow and --status.",
+                code="INSTANCES_NOT_NAMED",
+                hint="Give one or the other; `holdfast instances` lists what there is.",
+            )
+        self.ids = list(dict.fromkeys(ids or ()))
+        self._flow = flow
+        self._status = status
+        self._limit = limit
+
+    @property
+    def is_filter(self) -> bool:
+        return not self.ids
+
+    def found(self, engine: SyncEngine, statuses: Iterable[str]) -> list[Instance]:
+        """What the filter means now: of those statuses unless it names one."""
+        if not self.is_filter:
+            return [engine.get(id) for id in self.ids]
+        found: list[Instance] = []
+        for status in statuses if self._status is None else (self._status,):
+            found += self._in_status(engine, status, self._limit - len(found))
+        return found
+
+    def _in_status(self, engine: SyncEngine, status: str, most: int) -> list[Instance]:
+        found: list[Instance] = []
+        after: str | None = None
+        while len(found) < most:
+            page = engine.list(flow=self._flow, status=status, after=after, limit=min(most - len(found), 1000))
+            found += page.items
+            after = page.next
+            if after is None:
+                break
+        return found
+
+
+def cancel(
+    by: By,
+    ids: Ids = None,
+    reason: Reason = None,
+    flow: Flow = None,
+    status: Status = None,
+    limit: Limit = 1000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Stop instances and take back what they have done; exit code 5: some could not be stopped."""
+    _change(
+        "cancel", lambda engine, id: engine.cancel(id, by=by, reason=reason), UNFINISHED,
+        Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
+    )  # fmt: skip
+
+
+def abort(
+    by: By,
+    ids: Ids = None,
+    reason: Reason = None,
+    flow: Flow = None,
+    status: Status = None,
+    limit: Limit = 1000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """End instances at once and take back nothing; exit code 5: some could not be ended."""
+    _change(
+        "abort", lambda engine, id: engine.abort(id, by=by, reason=reason), UNFINISHED,
+        Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
+    )  # fmt: skip
+
+
+def pause(
+    by: By,
+    ids: Ids = None,
+    reason: Reason = None,
+    flow: Flow = None,
+    status: Status = None,
+    limit: Limit = 1000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Let instances begin nothing new until they are resumed; exit code 5: some could not be paused."""
+    _change(
+        "pause", lambda engine, id: engine.suspend(id, by=by, reason=reason), ("pending", "running"),
+        Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
+    )  # fmt: skip
+
+
+def resume(
+    by: By,
+    ids: Ids = None,
+    flow: Flow = None,
+    status: Status = None,
+    limit: Limit = 1000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Let paused instances go on; exit code 5: some could not be resumed."""
+    _change(
+        "resume", lambda engine, id: engine.resume(id, by=by), ("suspended",),
+        Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
+    )  # fmt: skip
+
+
+def _change(
+    verb: str, deed: Deed, statuses: Iterable[str], meant: Meant, *, dry_run: bool, yes: bool, json: bool
+) -> None:
+    with SyncEngine() as engine:
+        if meant.is_filter or dry_run:
+            chosen = meant.found(engine, statuses)
+            if dry_run:
+                _preview(chosen, verb, json=json)
+                return
+            _confirm(len(chosen), verb, yes=yes)
+            ids: Sequence[str] = [instance.id for instance in chosen]
+        else:
+            ids = meant.ids
+        done, refused = engine.run(_all(engine.engine, deed, ids))
+    if len(ids) == 1 and refused and not meant.is_filter:
+        raise refused[0][1]
+    _answer(done, refused, json=json)
+
+
+async def _all(
+    engine: Engine, deed: Deed, ids: Sequence[str]
+) -> tuple[list[Instance], list[tuple[str, HoldfastError]]]:
+    """Each by itself: what one refuses does not stop the others."""
+    done: list[Instance] = []
+    refused: list[tuple[str, HoldfastError]] = []
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(id: str) -> Instance | HoldfastError:
+        async with gate:
+            try:
+                return await deed(engine, id)
+            except HoldfastError as refusal:
+                return refusal
+
+    for id, outcome in zip(ids, await asyncio.gather(*map(one, ids)), strict=True):
+        if isinstance(outcome, HoldfastError):
+            refused.append((id, outcome))
+        else:
+            done.append(outcome)
+    return done, refused
+
+
+def _preview(chosen: Sequence[Instance], verb: str, *, json: bool) -> None:
+    if json:
+        show_facts({"dry_run": True, "count": len(chosen), "ids": [i.id for i in chosen]}, json=True)
+        return
+    if chosen:
+        table(("id", "flow", "status"), [(i.id, f"{i.flow} v{i.flow_version}", i.status) for i in chosen])
+    say(f"{verb} would change {_counted(len(chosen))}.")
+
+
+def _confirm(count: int, verb: str, *, yes: bool) -> None:
+    """A filter may mean more than its author thinks."""
+    if yes or not count:
+        return
+    if not sys.stdin.isatty():
+        raise Refused(
+            f"{verb} would change {_counted(count)}, and nobody is here to confirm it.",
+            code="CONFIRMATION_NEEDED",
+            hint="Look with --dry-run, then add --yes.",
+        )
+    typer.confirm(f"{verb} {_counted(count)}?", abort=True)
+
+
+def _answer(done: Sequence[Instance], refused: Sequence[tuple[str, HoldfastError]], *, json: bool) -> None:
+    if json:
+        facts: dict[str, Any] = {
+            "done": [{"id": i.id, "status": i.status, "reason": i.reason} for i in done],
+            "refused": [{"id": id, "code": error.code, "message": error.message} for id, error in refused],
+        }
+        show_facts(facts, json=True)
+    else:
+        for instance in done:
+            say(f"{instance.id}  {instance.status}")
+        for id, error in refused:
+            complain(type(error)(f"{id}: {error.message}", code=error.code, hint=error.hint))
+        if not done and not refused:
+            say("There are no such instances.")
+    if refused:
+        raise typer.Exit(SOME_LEFT)
+
+
+def _counted(count: int) -> str:
+    return f"{count} instance{'' if count == 1 else 's'}"

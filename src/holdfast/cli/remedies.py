@@ -1,0 +1,35 @@
+"""What a person can do about an instance now, as commands to copy; they are never cut to fit the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from holdfast.cli.record import Record, document
+from holdfast.cli.tree import fit
+from holdfast.cli.wording import error_words
+from holdfast.store.dead_letters import DeadLetter
+
+
+def remedies(record: Record, width: int) -> list[Text]:
+    return [Text.assemble((fit(about, width), "dim"), f"\n  {command}") for about, command in _commands(record)]
+
+
+def _commands(record: Record) -> Iterator[tuple[str, str]]:
+    instance = record.instance
+    for task in record.tasks:
+        if task.closed_at is None:
+            due = "" if task.due_at is None else f", due {task.due_at:%Y-%m-%d %H:%M}"
+            yield f"{task.node} waits for a person{due}", f"holdfast tasks decide {task.id} confirmed --by NAME"
+    for letter in record.letters:
+        yield _about(letter), f"holdfast requeue {letter.id} --by NAME --reason WHY"
+    if instance.status == "suspended":
+        yield "The instance is paused", f"holdfast resume {instance.id} --by NAME"
+
+
+def _about(letter: DeadLetter) -> str:
+    node = document(letter.envelope).get("node")
+    what = f"{letter.source} {node}" if node else letter.source
+    why = error_words(letter.error) if letter.error else letter.reason
+    return f"Dead letter of the {what}: {why}"

@@ -1,0 +1,29 @@
+"""`holdfast rerun`: an instance again from a chosen step, with what the step got then or with another input."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.output import show as show_facts
+from holdfast.cli.requeue import read_input
+from holdfast.runtime.sync import SyncEngine
+
+
+def rerun(
+    instance: Annotated[str, typer.Argument(metavar="ID", help="The id of the instance.")],
+    from_step: Annotated[str, typer.Option("--from", help="The step to begin at.")],
+    by: Annotated[str, typer.Option("--by", help="Who does it, for the audit trail.")],
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the audit trail.")] = None,
+    input: Annotated[str | None, typer.Option("--input", help="Another input, as JSON or @file.")] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", help="Which visit is meant, where several branches have been there.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run an instance again from a step; one that is over is run again as a new instance."""
+    given = read_input(input)
+    with SyncEngine() as engine:
+        found = engine.rerun(instance, from_step=from_step, input=given, token=token, by=by, reason=reason)
+    show_facts({"id": found.id, "flow": found.flow, "status": found.status, "is_new": found.id != instance}, json=json)

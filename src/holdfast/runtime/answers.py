@@ -1,0 +1,38 @@
+"""What a person filled in must fit the form of the task, where the form is a JSON Schema."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from holdfast.core.tasks import is_rejection
+from holdfast.errors import HoldfastError, InputInvalid
+from holdfast.runtime.schemas import Check, check_of, told
+from holdfast.store.tasks import Task
+
+log = logging.getLogger("holdfast.tasks")
+
+
+def check_answer(task: Task, decision: str, raw: bytes | None) -> None:
+    """Whoever rejects need not fill in the form; whoever does must do it right."""
+    if task.form is None or (raw is None and is_rejection(decision)):
+        return
+    check = _check_of_form(task)
+    misfits = () if check is None else tuple(check({} if raw is None else msgspec.json.decode(raw)))
+    if misfits:
+        raise InputInvalid(
+            f"The data does not fit the form of {task.node!r}: {told(misfits)}",
+            code="FORM_MISFIT",
+            hint="Read the task for its form and decide again.",
+            misfits=misfits,
+            path=misfits[0].path,
+        )
+
+
+def _check_of_form(task: Task) -> Check | None:
+    try:
+        return check_of(task.form)
+    except HoldfastError as failure:
+        log.warning("The form of %r is not enforced: %s", task.node, failure.message)
+        return None

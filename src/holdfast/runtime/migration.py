@@ -1,0 +1,178 @@
+"""Running instances go on under another version of their flow, page by page, or the report says why they cannot.
+
+Every instance is tried on its stored snapshot first; only one that could be moved is moved, in a commit of its own
+signal, decided anew under its lock. So a migration may be broken off and repeated at any time: what was moved is on the
+new version and is not looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.core.decide import decide
+from holdfast.core.decision import Facts
+from holdfast.core.migrate import read_migrated, way_back
+from holdfast.core.program import Program
+from holdfast.core.signals import Actor, Migrate
+from holdfast.core.state import Instance
+from holdfast.errors import HoldfastError, NotFound, Refused
+from holdfast.runtime.edge import Id, check_text, take_id
+from holdfast.runtime.items import Item
+from holdfast.runtime.rebuild import str_id, unknown
+from holdfast.store.session import Session
+from holdfast.store.snapshots import Snapshots, list_unfinished, read_migrations, read_snapshots
+
+if TYPE_CHECKING:
+    from holdfast.runtime.engine.base import Base
+
+PAGE: Final = 200
+MOST: Final = 10_000
+Way = tuple[Migrate, Program]
+_UNCHANGED: Final = "MIGRATION_ALREADY_THERE"
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """An instance that stays on its version, and why."""
+
+    id: str
+    code: str
+    reason: str
+    version: int | None = None  # of the flow
+
+
+class Migration(msgspec.Struct):
+    """What became of the instances that were looked at; in a dry run, what would have."""
+
+    flow: str
+    dry_run: bool
+    moved: list[str] = []
+    blocked: list[Blocked] = []
+    unchanged: list[str] = []  # named by the caller, and already there
+    next: str | None = None  # where to go on: there may be more
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many were moved, how many are blocked by which reason."""
+        counts = {"moved": len(self.moved), "blocked": len(self.blocked), "unchanged": len(self.unchanged)}
+        for blocked in self.blocked:
+            counts[blocked.code] = counts.get(blocked.code, 0) + 1
+        return counts
+
+
+class Which(msgspec.Struct, frozen=True):
+    """The instances that are meant."""
+
+    flow: str
+    version: int | None = None  # only those on it
+    other: int | None = None  # not those on it
+    ids: Sequence[Id] | None = None
+    after: Id | None = None
+    limit: int = MOST
+
+
+class Migrator:
+    def __init__(self, engine: Base, session: Session, by: str | None, reason: str | None, *, dry_run: bool) -> None:
+        check_text(by, "actor")
+        check_text(reason, "reason")
+        self._engine = engine
+        self._session = session
+        self._actor = Actor(by or "system")
+        self._reason = reason
+        self._dry_run = dry_run
+
+    async def migrate(self, which: Which, to: int, nodes: Mapping[str, str]) -> Migration:
+        """To one version, with the same mapping for all."""
+        check_text(which.flow, "name of the flow")
+        engine = self._engine
+        target = (await engine.catalog.find(self._session, engine.org, which.flow, to)).program
+        strange = sorted(set(nodes.values()) - target.places.keys())
+        if strange:
+            raise NotFound(
+                f"Version {to} of {which.flow!r} has no node {strange[0]!r}.",
+                code="NODE_UNKNOWN",
+                hint="Map nodes of the old version to nodes of the new one.",
+            )
+        signal = Migrate(target.definition, dict(nodes), reason=self._reason)
+        return await self._walk(which, (signal, target))
+
+    async def revert(self, which: Which) -> Migration:
+        """Each to the version it came from, by what its own migration recorded."""
+        return await self._walk(which, None)
+
+    async def _walk(self, which: Which, way: Way | None) -> Migration:
+        if which.limit < 1:
+            raise Refused("At least one instance must be looked at.", code="LIMIT_INVALID")
+        report = Migration(which.flow, self._dry_run)
+        left, after = which.limit, None if which.after is None else take_id(which.after)
+        if which.ids is not None:
+            ids = [take_id(id) for id in which.ids]
+            for start in range(0, len(ids), PAGE):
+                part = ids[start : start + PAGE]
+                found = await read_snapshots(self._session, self._engine.org, part)
+                report.blocked += [_blocked(id, unknown(id), None) for id in part if id not in found]
+                await self._page(report, found, way)
+            return report
+        while left > 0:
+            size = min(PAGE, left)
+            found = await list_unfinished(
+                self._session, self._engine.org, which.flow, which.version, which.other, after, size
+            )
+            await self._page(report, found, way)
+            if len(found) < size:
+                return report
+            left, after = left - size, next(reversed(found))
+        report.next = None if after is None else str_id(after)
+        return report
+
+    async def _page(self, report: Migration, found: Snapshots, way: Way | None) -> None:
+        ways = await self._ways_back(found) if way is None else dict.fromkeys(found, way)
+        for definition in {i.definition for i in found.values() if isinstance(i, Instance)}:
+            with contextlib.suppress(HoldfastError):  # told by each instance that is on it
+                await self._engine.catalog.program(self._session, definition)
+        results = await asyncio.gather(*(self._one(id, instance, ways.get(id)) for id, instance in found.items()))
+        for (id, instance), refusal in zip(found.items(), results, strict=True):
+            if refusal is None:
+                report.moved.append(str_id(id))
+            elif refusal.code == _UNCHANGED:
+                report.unchanged.append(str_id(id))
+            else:
+                version = instance.flow_version if isinstance(instance, Instance) else None
+                report.blocked.append(_blocked(id, refusal, version))
+
+    async def _ways_back(self, found: Snapshots) -> dict[bytes, Way]:
+        ways: dict[bytes, Way] = {}
+        for id, detail in (await read_migrations(self._session, list(found))).items():
+            record = read_migrated(detail)
+            origin = bytes.fromhex(record.came_from.definition)
+            nodes, tokens = way_back(record)
+            target = await self._engine.catalog.program(self._session, origin)
+            ways[id] = Migrate(origin, nodes, tokens, self._reason), target
+        return ways
+
+    async def _one(self, id: bytes, instance: Instance | HoldfastError, way: Way | None) -> HoldfastError | None:
+        if isinstance(instance, HoldfastError):
+            return instance
+        if way is None:
+            return Refused(
+                "The instance began on this version: there is no migration to revert.",
+                code="MIGRATION_NONE",
+                hint="Use migrate to move it to another version.",
+            )
+        signal, target = way
+        try:
+            program = await self._engine.catalog.program(self._session, instance.definition)
+            decide(program, instance, signal, Facts(0, self._actor, target=target))
+            if not self._dry_run:
+                await self._engine.committer.apply(Item(id, signal, self._actor))
+        except HoldfastError as refusal:
+            return refusal
+        return None
+
+
+def _blocked(id: bytes, refusal: HoldfastError, version: int | None) -> Blocked:
+    return Blocked(str_id(id), refusal.code, refusal.message, version)

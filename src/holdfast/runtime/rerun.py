@@ -1,0 +1,113 @@
+"""Run an instance again from a chosen step.
+
+One that is not over goes back to the step itself. One that is over stays over: a new instance begins at the step, with
+the version and the business key of the old one, and each of the two names the other in its audit trail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.core.replay import definitions_of
+from holdfast.core.rerun import Past, begun_again, rerun_of
+from holdfast.core.rows import StepRow
+from holdfast.core.signals import Actor
+from holdfast.core.status import TERMINAL
+from holdfast.errors import Conflict
+from holdfast.runtime.edge import check_text
+from holdfast.runtime.items import Item
+from holdfast.runtime.rebuild import str_id, unknown
+from holdfast.runtime.starter import new_id
+from holdfast.store import repair
+from holdfast.store.desk import WORKER, Desk
+from holdfast.store.repair import Stored
+from holdfast.store.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.runtime.engine.base import Base
+
+TRIES: Final = 3
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """Which step is to be run again, and how."""
+
+    step: str
+    token: str | None
+    input: bytes | None
+    by: str
+    reason: str | None
+    business_key: str | None  # of the instance, and of the new one
+
+
+async def rerun(engine: Base, session: Session, id: bytes, wish: Wish) -> bytes:
+    """The id of the instance that runs: the same one, or the new one."""
+    for text, what in ((wish.step, "step"), (wish.token, "token"), (wish.by, "actor"), (wish.reason, "reason")):
+        check_text(text, what)
+    for last in (*[False] * (TRIES - 1), True):
+        stored, rows = await asyncio.to_thread(_read, engine.dsn, engine.org, id)
+        past = await _past(engine, session, stored, rows)
+        if stored.status in TERMINAL:
+            return await asyncio.to_thread(_begin_again, engine.dsn, engine.org, past, wish)
+        try:
+            await _go_back(engine, stored, past, wish)
+        except Conflict as refusal:  # it moved on while we looked
+            if last or refusal.code != "VERSION_CONFLICT":
+                raise
+        else:
+            return id
+    raise AssertionError("the last try answers or raises")
+
+
+async def _go_back(engine: Base, stored: Stored, past: Past, wish: Wish) -> None:
+    if stored.state is None:
+        raise Conflict(
+            f"The snapshot cannot be read: {stored.problem}",
+            code="SNAPSHOT_UNREADABLE",
+            hint="Rebuild it from the instance's steps.",
+        )
+    signal = rerun_of(past, stored.state, stored.version, wish.step, wish.token, wish.input, wish.reason)
+    await engine.committer.apply(Item(past.identity.id, signal, Actor(wish.by)))
+
+
+def _read(dsn: str, org: str, id: bytes) -> tuple[Stored, list[StepRow]]:
+    with Desk(dsn) as desk, desk.transaction(WORKER) as errand:
+        stored = repair.lock_instance(errand, org, id)
+        if stored is None:
+            raise unknown(id)
+        return stored, repair.read_rows(errand, id)
+
+
+async def _past(engine: Base, session: Session, stored: Stored, rows: list[StepRow]) -> Past:
+    if not any(row.cause == "started" for row in rows):
+        if not stored.version:
+            raise Conflict(
+                "The instance has not been started yet.", code="INSTANCE_PENDING", hint="Try again in a moment."
+            )
+        raise Conflict(
+            "The first steps of the instance are gone, so what its steps got is not known any more.",
+            code="RERUN_HISTORY_GONE",
+            hint="Retention has dropped their month; start a new instance.",
+        )
+    identity = stored.identity
+    program = await engine.catalog.program(session, identity.definition)
+    earlier = {id: await engine.catalog.program(session, id) for id in definitions_of(rows)}
+    return Past(program, rows, identity, earlier)
+
+
+def _begin_again(dsn: str, org: str, past: Past, wish: Wish) -> bytes:
+    old = past.identity
+    with Desk(dsn) as desk, desk.transaction(WORKER) as errand:
+        stored = repair.lock_instance(errand, org, old.id)
+        if stored is None:
+            raise unknown(old.id)
+        input = begun_again(past, stored.data, wish.step, wish.token, wish.input)
+        new = new_id(org, None, wish.business_key)
+        repair.begin_again(errand, stored, new, input, wish.by, {"node": wish.step, "origin": str_id(old.id)})
+        about = {"step": wish.step, "instance": str_id(new), "reason": wish.reason, "new_input": wish.input is not None}
+        repair.note(errand, stored, stored.version, "instance_run_again", wish.by, about)
+        repair.hint(errand)
+    return new

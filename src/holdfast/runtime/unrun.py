@@ -1,0 +1,38 @@
+"""Failures that no handler raised: of steps that are not run, or whose run nobody knows the end of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.signals import Failure, WorkFailed
+from holdfast.runtime.context import Job
+from holdfast.store.queue import ClaimedWork
+
+_STOPPED: Final = Failure("STOPPED", "The step was stopped before it had a result.")
+_LOST: Final = Failure("LEASE_LOST", "The worker was lost while it ran, and the step is not to be run again.")
+
+
+def stopped(job: Job) -> WorkFailed:
+    """It was told to stop and obeyed, or was never begun."""
+    return WorkFailed(job.path, job.step, job.fence, _STOPPED, job.calls, False, job.input)
+
+
+def not_run(work: ClaimedWork) -> WorkFailed:
+    """Claimed only to be answered for. Where a call was begun before, nobody knows how far it came."""
+    failure = _LOST if work.calls else _STOPPED
+    return WorkFailed(work.path, work.step, work.fence, failure, work.calls, False, work.input)
+
+
+def undecidable(work: ClaimedWork, failure: Exception) -> WorkFailed:
+    """Its graph cannot be used: the commit that finds nothing to decide on makes a dead letter of it."""
+    told = Failure(getattr(failure, "code", "NODE_UNKNOWN"), f"The step cannot be run: {failure}")
+    return WorkFailed(work.path, work.step, work.fence, told, work.calls, False, work.input)
+
+
+def worn_out(work: ClaimedWork, idempotent: bool) -> WorkFailed:
+    """Every call it may have was begun and none came back."""
+    message = "The worker was lost while it ran and no call is left."
+    if not idempotent:
+        message = "The worker was lost while it ran; whether it took effect is unknown and it may not be called twice."
+    failure = Failure("LEASE_LOST" if idempotent else "OUTCOME_UNKNOWN", message)
+    return WorkFailed(work.path, work.step, work.fence, failure, work.calls, False, work.input)

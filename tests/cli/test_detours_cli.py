@@ -1,0 +1,95 @@
+"""`holdfast migrate`, `revert-migration` and `rerun` as an operator runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from holdfast import Context, Engine
+from holdfast.cli.app import app
+
+pytestmark = pytest.mark.anyio
+
+
+def order(version: int, wait: str) -> dict[str, Any]:
+    return {
+        "name": "order",
+        "version": version,
+        "entry": "charge",
+        "nodes": [
+            {"id": "charge", "kind": "task", "handler": "echo"},
+            {"id": wait, "kind": "wait_event", "wait": {"event": "signed"}},
+            {"id": "end", "kind": "end"},
+        ],
+        "edges": [{"id": "a", "source": "charge", "target": wait}, {"id": "b", "source": wait, "target": "end"}],
+    }
+
+
+async def run(dsn: str, *arguments: str) -> Result:
+    runner = CliRunner(env={"HOLDFAST_DSN": dsn, "NO_COLOR": "1"})
+    return await asyncio.to_thread(runner.invoke, app, arguments)
+
+
+async def answer(dsn: str, *arguments: str, code: int = 0) -> Any:
+    done = await run(dsn, *arguments, "--json")
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+async def waiting(engine: Engine) -> str:
+    @engine.handler("echo")
+    async def echo(ctx: Context, data: Any) -> Any:
+        return data
+
+    await engine.publish(order(1, "ask"))
+    await engine.publish(order(2, "question"))
+    id = (await engine.start("order", {"n": 1}, version=1)).id
+    await engine.drain(timeout=30)
+    return id
+
+
+async def test_a_dry_run_lists_who_is_blocked_and_why(waiting: str, holdfast_dsn: str) -> None:
+    done = await run(holdfast_dsn, "migrate", "order", "--to", "2", "--by", "ann", "--dry-run")
+    assert done.exit_code == 5
+    assert f"{waiting}  MIGRATION_NODE_MISSING" in done.stdout
+    assert "0 could be moved, 1 blocked." in done.stdout
+
+
+async def test_an_instance_is_moved_and_moved_back(engine: Engine, waiting: str, holdfast_dsn: str) -> None:
+    words = ["migrate", "order", "--to", "2", "--from", "1", "--node", "ask=question", "--by", "ann", "--reason", "law"]
+    assert await answer(holdfast_dsn, *words) == {"dry_run": False, "moved": [waiting], "blocked": []}
+    assert (await engine.get(waiting)).flow_version == 2
+    back = await answer(holdfast_dsn, "revert-migration", "order", "--from", "2", "--instance", waiting, "--by", "ann")
+    assert back["moved"] == [waiting]
+    assert (await engine.get(waiting)).flow_version == 1
+
+
+async def test_a_mapping_needs_two_names(waiting: str, holdfast_dsn: str) -> None:
+    done = await run(holdfast_dsn, "migrate", "order", "--to", "2", "--node", "ask", "--by", "ann")
+    assert "NODE_MAPPING_INVALID" in str(done.exception)
+
+
+async def test_a_step_is_run_again_with_another_input(
+    engine: Engine, waiting: str, holdfast_dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "input.json").write_text('{"n": 2}')
+    words = ["rerun", waiting, "--from", "charge", "--by", "ann", "--input", f"@{tmp_path / 'input.json'}"]
+    assert await answer(holdfast_dsn, *words) == {
+        "id": waiting, "flow": "order", "status": "running", "is_new": False,
+    }  # fmt: skip
+    await engine.drain(timeout=30)
+    assert [step.input for step in await engine.steps(waiting) if step.name == "charge"] == [{"n": 1}, {"n": 2}]
+
+
+async def test_one_that_is_over_is_run_again_as_a_new_one(engine: Engine, waiting: str, holdfast_dsn: str) -> None:
+    await engine.signal(waiting, "signed")
+    told = await answer(holdfast_dsn, "rerun", waiting, "--from", "charge", "--by", "ann", "--reason", "again")
+    assert told["is_new"]
+    assert (await engine.get(told["id"])).created_by == "ann"

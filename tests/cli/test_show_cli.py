@@ -1,0 +1,227 @@
+"""`holdfast show`: an instance as a tree with live states."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from cli_flows import answered, drained, prepared, refused, started, told
+from cli_process import command, on_terminal, until
+
+from holdfast import Branch, Flow, SyncEngine
+from holdfast.cli.paths import main_path
+from holdfast.cli.spans import spoken
+from holdfast.compiler.compile import compile_graph
+from holdfast.compiler.graph import load_graph
+from holdfast.compiler.lowering import lower
+
+
+def line_of(text: str, name: str) -> str:
+    """The line of a step, its sign included."""
+    [line] = [line for line in text.splitlines() if line.lstrip("│├└─ ↶")[2:].split("  ")[0].strip() == name]
+    return line
+
+
+def signs(text: str, *names: str) -> str:
+    return "".join(line_of(text, name).lstrip("│├└─ ↶")[0] for name in names)
+
+
+def test_what_waits_says_for_what(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "waiting", {"order": "o-17"}, by="ann", key="k-1")
+    text = told(holdfast_dsn, "show", id, columns=120)
+    assert signs(text, "all", "again", "later", "paid", "lost", "met") == "✓◐◔◔○·"
+    assert "1 of 5 calls failed · next call" in line_of(text, "again")
+    assert "(in 59m" in line_of(text, "again")
+    assert "until" in line_of(text, "later")
+    assert "for event payment with key o-17" in line_of(text, "paid")
+    assert "no worker has taken handler 'nobody' yet" in line_of(text, "lost")
+    assert "\n│     ValueError: the bank is closed,\n" in text
+    for fact in (id, "waiting version 1", "by ann", "k-1", '{"order": "o-17"}'):
+        assert fact in text
+
+
+def test_a_moved_timer_is_shown_where_it_is_now(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "waiting", {"order": "o-17"})
+    with SyncEngine(holdfast_dsn) as engine:
+        engine.reschedule(id, "later", delay=10 * 86_400 + 60)
+        engine.reschedule(id, "later", delay=20 * 86_400 + 60)
+    assert "(in 20d 0h)" in line_of(told(holdfast_dsn, "show", id), "later")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_nothing_is_wider_than_the_terminal(holdfast_dsn: str, columns: int) -> None:
+    for flow, input in (("waiting", {"order": "o-17"}), ("order", {"amount": 500}), ("repair", {"text": "x" * 200})):
+        text = told(holdfast_dsn, "show", started(holdfast_dsn, flow, input), "--events", columns=columns)
+        assert max(map(len, text.splitlines())) <= columns, text
+
+
+def test_a_saga_from_its_task_to_its_rollback(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "order", {"amount": 500})
+    waiting = told(holdfast_dsn, "show", id)
+    [task] = answered(holdfast_dsn, "tasks", "list", "--instance", id)
+    assert signs(waiting, "reserve", "reserved", "big", "fulfil", "ship", "bill", "fulfilled", "approve", "notify") == (
+        "✓✓✓✓✓✓✓?·"
+    )
+    assert "input.amount > 100 is true (input.amount = 500)" in line_of(waiting, "big")
+    assert "└─ otherwise (not taken)\n   · small\n" in waiting
+    assert "for manager" in line_of(waiting, "approve")
+    assert f"  holdfast tasks decide {task['id']} confirmed --by NAME\n" in waiting
+    assert "unship" not in waiting
+
+    told(holdfast_dsn, "tasks", "decide", task["id"], "confirmed", "--by", "ann", "--comment", "fine by me")
+    drained(holdfast_dsn)
+    failed = told(holdfast_dsn, "show", id)
+    assert signs(failed, "reserve", "reserved", "ship", "unship", "bill", "refund", "approve", "notify") == "✓✓↩✓✗✗↩↩"
+    assert "status    failed · ValueError\nrollback  back to reserved · 1 of 2 steps undone, 1 could not be\n" in failed
+    assert "by ann: fine by me" in line_of(failed, "approve")
+    assert "undo 1 of 2" in line_of(failed, "unship")
+    assert "2 calls" in line_of(failed, "notify")
+    [letter] = answered(holdfast_dsn, "dead-letters", "list", "--instance", id)
+    assert f"           dead letter {letter['id']}\n" in failed
+    assert f"  holdfast requeue {letter['id']} --by NAME --reason WHY\n" in failed
+
+    told(holdfast_dsn, "requeue", letter["id"], "--by", "ann", "--reason", "open again")
+    tried = told(holdfast_dsn, "show", id)
+    first, second = (line for line in tried.splitlines() if " refund " in line)
+    assert "~ refund" in first
+    assert "○ refund" in second
+    assert "undo 1 of 2" in line_of(tried, "unship")
+
+
+def test_the_way_a_condition_took(holdfast_dsn: str) -> None:
+    text = told(holdfast_dsn, "show", started(holdfast_dsn, "order", {"amount": 5}))
+    assert "input.amount > 100 is false (input.amount = 5)" in line_of(text, "big")
+    assert "└─ otherwise (taken)\n   ✓ small" in text
+    assert signs(text, "fulfil", "ship", "bill", "fulfilled", "approve", "notify") == "······"
+    assert 'result    {"amount": 5}' in text
+
+
+def test_a_dead_step_and_its_repair(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "repair", {"kilos": 2})
+    text = told(holdfast_dsn, "show", id)
+    assert signs(text, "both", "fine", "broken", "met") == "✓✓‖·"
+    assert "KeyError" in text
+    assert "paused    " not in text
+    [letter] = answered(holdfast_dsn, "dead-letters", "list", "--instance", id)
+    told(holdfast_dsn, "requeue", letter["id"], "--by", "ann", "--reason", "typo", "--input", '{"grams": 2000}')
+    drained(holdfast_dsn)
+    mended = told(holdfast_dsn, "show", id)
+    assert signs(mended, "broken", "met") == "✓✓"
+    assert "before: KeyError" in mended
+    assert " by ann: typo\n" in mended
+
+
+def test_who_intervened_and_why(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "waiting", {"order": "o-17"})
+    told(holdfast_dsn, "pause", id, "--by", "ann", "--reason", "audit")
+    paused = told(holdfast_dsn, "show", id)
+    assert "suspended · audit" in paused
+    assert f"  holdfast resume {id} --by NAME\n" in paused
+    told(holdfast_dsn, "resume", id, "--by", "ben")
+    told(holdfast_dsn, "abort", id, "--by", "eve", "--reason", "no longer needed")
+    text = told(holdfast_dsn, "show", id)
+    deeds = [line.split()[0] + line.partition(" by ")[2] for line in text.splitlines() if " by " in line[:40]]
+    assert deeds == ["pausedann: audit", "resumedben", "abortedeve: no longer needed"]
+
+
+def test_the_audit_trail_and_json(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "order", {"amount": 5})
+    text = told(holdfast_dsn, "show", id, "--events")
+    assert text.index("instance_started") < text.index("step_completed reserve") < text.index("instance_completed")
+    shown = answered(holdfast_dsn, "show", id, "--events")
+    assert (shown["instance"]["status"], shown["steps"][0]["name"]) == ("completed", "reserve")
+    assert shown["events"][-1]["type"] == "instance_completed"
+    assert (shown["tasks"], shown["dead_letters"]) == ([], [])
+    assert "events" not in answered(holdfast_dsn, "show", id)
+
+
+def test_a_terminal_without_signs(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "waiting", {"order": "ö-17"})
+    done = command("show", id, HOLDFAST_DSN=holdfast_dsn, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert "\n+ all" in done.stdout
+
+
+def test_wide_forks_are_summed_up(holdfast_dsn: str) -> None:
+    branches = [Branch().step(f"b{n}", "refuse" if n == 40 else "do", retries=2, retry_delay=3600) for n in range(60)]
+    with SyncEngine(holdfast_dsn) as engine:
+        prepared(engine)
+        engine.publish(Flow("wide").fork("all", *branches).join("met", "all").build())
+        id = engine.start("wide").id
+        engine.drain(timeout=30)
+    text = told(holdfast_dsn, "show", id)
+    assert signs(text, "all", "b40", "met") == "✓◐·"
+    assert "… 59 more branches: 59 completed (--all shows them)" in text
+    assert " b39 " not in text
+    assert " b39 " in told(holdfast_dsn, "show", id, "--all")
+
+
+def test_watching_ends_with_the_instance(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "order", {"amount": 5})
+    watched = command("show", id, "--watch", HOLDFAST_DSN=holdfast_dsn)
+    assert (watched.returncode, watched.stdout.count("instance  ")) == (0, 1)
+
+
+def test_on_a_terminal_it_is_drawn_in_colour_until_its_end(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "waiting", {"order": "o-17"})
+    with on_terminal(holdfast_dsn, "show", id, "--watch") as shown:
+        until(lambda: b"again" in shown.text, "the first drawing")
+        told(holdfast_dsn, "abort", id, "--by", "ann")
+        assert shown.process.wait(timeout=60) == 0
+        until(lambda: b"aborted" in shown.text.rpartition(b"instance")[2], "the last drawing")
+    assert b"\x1b[" in shown.text
+
+
+def test_a_condition_in_a_branch_leads_to_the_join() -> None:
+    flow = Flow("f").fork("both", Branch().condition("odd", "input.n > 1").step("a", "do"), Branch().step("b", "do"))
+    way = main_path(compile_graph(lower(flow.join("met", "all").build())))
+    [both, met] = way.items
+    assert (both.node.id, met.node.id) == ("both", "met")
+    [aside] = both.branches[0].items[0].others
+    assert (aside.items, aside.to, aside.meets) == ([], "met", True)
+
+
+def test_an_unknown_instance(holdfast_dsn: str) -> None:
+    assert refused(holdfast_dsn, "show", "01a1e235-1b90-71cd-816e-7436dd66e7b7") == (4, "INSTANCE_UNKNOWN")
+    assert refused(holdfast_dsn, "show", "x") == (4, "ID_INVALID")
+
+
+def test_every_node_of_a_loop_is_drawn_once() -> None:
+    graph = compile_graph(
+        load_graph(
+            {
+                "name": "loop",
+                "entry": "draft",
+                "nodes": [
+                    {"id": "draft", "kind": "state"},
+                    {"id": "review", "kind": "state"},
+                    {"id": "end", "kind": "end"},
+                ],
+                "edges": [
+                    {"id": "1", "source": "draft", "target": "review", "on": "submit"},
+                    {"id": "2", "source": "review", "target": "end", "on": "accept"},
+                    {"id": "3", "source": "review", "target": "draft", "on": "revise"},
+                ],
+            }
+        )
+    )
+    way = main_path(graph)
+    assert [item.node.id for item in way.items] == ["draft", "review"]
+    [back] = way.items[1].others
+    assert (back.label, back.to, back.items) == ("on revise", "draft", [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "0 ms"),
+        (0.0125, "12 ms"),
+        (3.24, "3.2 s"),
+        (252, "4m 12s"),
+        (3 * 3600 + 300, "3h 05m"),
+        (52 * 3600, "2d 4h"),
+    ],
+)
+def test_spans_are_short(seconds: float, words: str) -> None:
+    assert spoken(timedelta(seconds=seconds)) == words

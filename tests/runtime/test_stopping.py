@@ -1,0 +1,305 @@
+"""Handlers learn that their step is not wanted any more, wherever they run, and nothing begins after that."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from holdfast import Branch, Context, Engine, Flow
+from holdfast.core.decision import Decision, Release
+from holdfast.store.queue import NOT_TO_START, TOLD_TO_STOP
+from holdfast.store.stops import add_stops
+from running import Evidence, Recorder, until, worker_process
+
+pytestmark = pytest.mark.anyio
+
+SLOW = 30.0  # seconds between looks nobody asked for: what is told sooner came by a hint
+SOON = 1.0
+
+
+class Stand:
+    """An async handler that stands still until somebody tells it to stop."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.told: dict[str, float] = {}
+        self.seen: list[tuple[bool, bool]] = []
+
+    async def __call__(self, ctx: Context, data: Any) -> Any:
+        self.begun.append(ctx.step)
+        self.seen.append((ctx.cancelled, ctx.heartbeat()))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.told[ctx.step] = time.monotonic()
+            self.seen.append((ctx.cancelled, ctx.heartbeat()))
+            raise
+
+
+class Tidy(Stand):
+    """One that cleans up and answers."""
+
+    async def __call__(self, ctx: Context, data: Any) -> Any:
+        try:
+            return await super().__call__(ctx, data)
+        except asyncio.CancelledError:
+            return "tidied up"
+
+
+@pytest.fixture
+async def other(engine: Engine) -> AsyncIterator[Engine]:
+    """Another service on the same database."""
+    async with Engine(engine.dsn) as other:
+        yield other
+
+
+def fork(name: str, width: int, mode: Any = "all") -> Any:
+    branches = [Branch().step(f"s{n}", "stand") for n in range(width)]
+    return Flow(name).fork("split", *branches).join("join", mode).build()
+
+
+async def statuses(engine: Engine, instance: str) -> dict[str, str]:
+    return {step.name: step.status for step in await engine.steps(instance)}
+
+
+async def test_an_async_handler_is_cancelled_and_its_runner_goes_on(engine: Engine) -> None:
+    stand = Stand()
+    engine.register("stand", stand)
+    await engine.publish(Flow("standing").step("s0", "stand").build())
+    async with engine.worker(concurrency=1, scan=SLOW, lease=3 * SLOW):
+        for round in (1, 2):
+            instance = await engine.start("standing")
+            await until(lambda round=round: len(stand.begun) == round)
+            await engine.cancel(instance.id, by="ada", reason="enough")
+            assert (await engine.wait(instance.id, timeout=SOON)).status == "cancelled"
+            assert (await statuses(engine, instance.id))["s0"] == "skipped"
+    assert stand.seen == [(False, True), (True, False)] * 2
+
+
+@pytest.mark.parametrize("verb", ["cancel", "abort"])
+async def test_a_handler_of_another_service_is_told(engine: Engine, other: Engine, verb: str) -> None:
+    """The one who cancels runs no handlers at all."""
+    stand = Stand()
+    other.register("stand", stand)
+    await engine.publish(Flow("standing").step("s0", "stand").build())
+    async with other.worker(scan=SLOW, lease=3 * SLOW):
+        instance = await engine.start("standing")
+        await until(lambda: stand.begun)
+        await getattr(engine, verb)(instance.id, by="ada", reason="enough")
+        committed = time.monotonic()
+        await until(lambda: stand.told)
+        assert stand.told["s0"] - committed < SOON
+        await until(lambda: other.stats().handlers_running == 0)
+        ended = await engine.wait(instance.id, timeout=10)
+        assert ended.status == {"cancel": "cancelled", "abort": "aborted"}[verb]
+        assert (await statuses(engine, instance.id))["s0"] == "skipped"
+
+
+async def test_a_result_given_after_the_telling_is_recorded(engine: Engine) -> None:
+    tidy, undone = Tidy(), list[Any]()
+
+    async def undo(ctx: Context, data: Any) -> None:
+        undone.append(data)
+
+    engine.register("tidy", tidy)
+    engine.register("undo", undo)
+    await engine.publish(Flow("tidying").step("s0", "tidy").on_failure("undo", "undo").build())
+    async with engine.worker():
+        instance = await engine.start("tidying", {"n": 1})
+        await until(lambda: tidy.begun)
+        await engine.cancel(instance.id)
+        assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
+    assert undone == [{"input": {"n": 1}, "output": "tidied up"}]
+
+
+async def test_a_plain_function_sees_a_flag(engine: Engine) -> None:
+    begun, seen = threading.Event(), list[tuple[bool, bool]]()
+
+    def patient(ctx: Context, data: Any) -> str:
+        begun.set()
+        while not ctx.cancelled:
+            time.sleep(0.005)
+        seen.append((ctx.cancelled, ctx.heartbeat()))
+        return "told"
+
+    engine.register("patient", patient)
+    await engine.publish(Flow("patience").step("s0", "patient").build())
+    async with engine.worker():
+        instance = await engine.start("patience")
+        await asyncio.to_thread(begun.wait)
+        await engine.cancel(instance.id)
+        assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
+        [step] = [s for s in await engine.steps(instance.id) if s.name == "s0" and s.kind == "forward"]
+        assert (step.status, step.output) == ("rolled_back", "told")
+    assert seen == [(True, False)]
+
+
+async def test_a_plain_function_that_waits_for_a_thread_is_not_begun(engine: Engine) -> None:
+    begun, opened = list[str](), threading.Event()
+
+    def busy(ctx: Context, data: Any) -> None:
+        begun.append(ctx.step)
+        opened.wait(30)
+
+    width = 80  # more than there are threads
+    engine.register("stand", busy)
+    await engine.publish(fork("threads", width))
+    async with engine.worker():
+        instance = await engine.start("threads")
+        await until(lambda: engine.stats().handlers_running == width and len(begun) == 64)
+        await engine.cancel(instance.id)
+        await until(lambda: engine.stats().handlers_running == 64)
+        opened.set()
+        assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
+    assert len(begun) == 64
+
+
+async def test_a_thread_learns_that_its_time_is_up(engine: Engine) -> None:
+    noticed = threading.Event()
+
+    def slow(ctx: Context, data: Any) -> None:
+        while not ctx.cancelled:
+            time.sleep(0.005)
+        noticed.set()
+
+    engine.register("slow", slow)
+    await engine.publish(Flow("slow").step("s0", "slow", timeout=0.05).build())
+    instance = await engine.start("slow")
+    await engine.drain(timeout=30)
+    assert (await engine.get(instance.id)).reason == "STEP_TIMEOUT"
+    assert await asyncio.to_thread(noticed.wait, 10)
+
+
+async def test_what_waits_for_its_turn_is_not_begun(engine: Engine, other: Engine) -> None:
+    stand = Stand()
+    other.register("stand", stand)
+    await engine.publish(fork("crowd", 20))
+    async with other.worker(concurrency=3, scan=SLOW, lease=3 * SLOW):
+        instance = await engine.start("crowd")
+        await until(lambda: len(stand.begun) == 3 and other.stats().jobs_queued == 17)
+        await engine.cancel(instance.id)
+        assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
+    assert len(stand.begun) == len(stand.told) == 3
+    found = await statuses(engine, instance.id)
+    assert {status for node, status in found.items() if node.startswith("s") and node != "split"} == {"skipped"}
+
+
+async def test_losers_of_a_race_are_told(engine: Engine, other: Engine) -> None:
+    stand, go = Stand(), asyncio.Event()
+
+    async def fast(ctx: Context, data: Any) -> str:
+        await go.wait()
+        return "first"
+
+    engine.register("fast", fast)
+    other.register("stand", stand)
+    race = Flow("race").fork("split", Branch().step("fast", "fast"), Branch().step("s1", "stand")).join("won", "any")
+    await engine.publish(race.build())
+    async with engine.worker(scan=SLOW, lease=3 * SLOW), other.worker(scan=SLOW, lease=3 * SLOW):
+        instance = await engine.start("race")
+        await until(lambda: stand.begun)
+        go.set()
+        assert (await engine.wait(instance.id, timeout=10)).status == "completed"
+        await until(lambda: stand.told, SOON)
+        await until(lambda: other.stats().handlers_running == 0)
+
+
+async def test_a_failure_lets_running_siblings_finish_and_begins_no_others(engine: Engine) -> None:
+    begun, go = list[str](), asyncio.Event()
+
+    async def stand(ctx: Context, data: Any) -> str:
+        begun.append(ctx.step)
+        await go.wait()
+        assert not ctx.cancelled
+        if ctx.step == "s0":
+            raise ValueError("no")
+        await until(lambda: engine.stats().jobs_queued == 0)
+        return "finished"
+
+    engine.register("stand", stand)
+    await engine.publish(fork("failing", 10))
+    async with engine.worker(concurrency=2):
+        instance = await engine.start("failing")
+        await until(lambda: len(begun) == 2 and engine.stats().jobs_queued == 8)
+        go.set()
+        assert (await engine.wait(instance.id, timeout=10)).status == "failed"
+    assert sorted(begun) == ["s0", "s1", "s2"]  # the last one between the failure and its commit
+    found = await statuses(engine, instance.id)
+    assert {found[f"s{n}"] for n in range(3, 10)} == {"skipped"}
+
+
+def decision(**given: Any) -> Decision:
+    return Decision(**{field: [] for field in Decision.__struct_fields__} | given)
+
+
+def test_a_path_that_is_used_again_in_the_same_commit_is_not_stopped() -> None:
+    """A cancel and the result it waits for may come together: what is dispatched there next is the compensation."""
+    rows: list[Any] = []
+    cancelled = decision(stops=("0/1.0", "0/1.1"), halts=("0/1.2",))
+    add_stops(rows, bytes(15) + b"\7", [cancelled, decision(released=[Release("0/1.0", 3)])])
+    assert [row[1:] for row in rows] == [(7, "0/1.2", NOT_TO_START), (7, "0/1.1", TOLD_TO_STOP)]
+
+
+async def test_a_lost_hint_only_costs_time(engine: Engine, evidence: Evidence) -> None:
+    """Nobody says anything; the look nobody asked for finds it."""
+    stand = Stand()
+    engine.register("stand", stand)
+    await engine.publish(Flow("standing").step("s0", "stand").build())
+    async with engine.worker(scan=0.1):
+        await engine.start("standing")
+        await until(lambda: stand.begun)
+        evidence.connection.execute("update holdfast.work set target = 'told to stop'")
+        await until(lambda: stand.told)
+
+
+async def test_handlers_are_told_when_the_whole_lease_is_gone(engine: Engine, evidence: Evidence) -> None:
+    stand = Stand()
+    engine.register("stand", stand)
+    await engine.publish(Flow("standing").step("s0", "stand", retries=3).build())
+    async with engine.worker(lease=1.0, grace=0.05):
+        await engine.start("standing")
+        await until(lambda: stand.begun)
+        evidence.connection.execute("update holdfast.workers set lease_until = clock_timestamp()")
+        await until(lambda: stand.told)
+        await until(lambda: len(stand.begun) == 2)  # by the new lease
+
+
+async def test_a_worker_that_dies_after_the_telling_is_not_replaced(engine: Engine, evidence: Evidence) -> None:
+    """The step is not called again, however many calls it has left."""
+    recorder = Recorder(engine.dsn)
+    await engine.publish(Flow("dying").step("s0", "never", retries=9).build())
+    instance = await engine.start("dying")
+    with worker_process(engine.dsn, ["never"], lease=1.0) as victim:
+        await until(lambda: evidence.calls() == 1)
+        victim.send_signal(signal.SIGSTOP)
+        await engine.cancel(instance.id)
+        victim.kill()
+        victim.wait()
+    engine.register("never", recorder.never)
+    async with engine.worker(lease=1.0):
+        assert (await engine.wait(instance.id, timeout=30)).status == "cancelled"
+    await recorder.close()
+    [step] = [s for s in await engine.steps(instance.id) if s.name == "s0"]
+    assert (step.status, step.attempts, evidence.calls()) == ("skipped", 1, 1)
+
+
+async def test_a_thousand_running_branches_are_told_within_a_second(engine: Engine, other: Engine) -> None:
+    width = 990
+    stand = Stand()
+    other.register("stand", stand)
+    await engine.publish(fork("wide", width))
+    async with other.worker(scan=SLOW, lease=3 * SLOW):
+        instance = await engine.start("wide")
+        await until(lambda: len(stand.begun) == width, 60)
+        await engine.cancel(instance.id)
+        committed = time.monotonic()
+        await until(lambda: len(stand.told) == width)
+        assert max(stand.told.values()) - committed < SOON
+        assert (await engine.wait(instance.id, timeout=60)).status == "cancelled"
+    assert len(stand.begun) == width

@@ -1,0 +1,231 @@
+"""Chapter 5 of the text: compensation and rollback."""
+
+from __future__ import annotations
+
+import pytest
+from shop import ALWAYS, Shop
+
+from holdfast import Branch
+
+pytestmark = pytest.mark.anyio
+
+
+# --- 5.1 on_failure ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_on_failure_step_is_not_enqueued_for_normal_execution(shop: Shop) -> None:
+    story = await shop.run(shop.flow().step("charge", "do").on_failure("refund", "do").step("ship", "do"))
+    assert (story.status, shop.log, "refund" in story) == ("completed", ["charge", "ship"], False)
+
+
+async def test_rollback_reads_the_handler_and_the_retries_of_the_failed_step(shop: Shop) -> None:
+    shop.fails = {"charge": ALWAYS, "refund": 2}
+    story = await shop.run(shop.flow().step("charge", "do").on_failure("refund", "do", retries=3))
+    assert shop.log == ["charge", "refund", "refund", "refund"]
+    assert (story["charge"], story.step("refund").kind) == ("rolled_back", "compensate")
+
+
+async def test_the_original_step_is_in_compensation_while_its_compensation_runs(shop: Shop) -> None:
+    shop.fails = {"charge": ALWAYS}
+    shop.hold("refund")
+    id = await shop.start(shop.flow().step("charge", "do").on_failure("refund", "do"))
+    await shop.begun("refund")
+    during = await shop.look(id)
+    assert (during.status, during["charge"], during["refund"]) == ("rolling_back", "compensation", "running")
+    shop.let_go("refund")
+    await shop.over(id)
+
+
+async def test_a_compensation_that_succeeds_leaves_its_step_rolled_back(shop: Shop) -> None:
+    shop.fails = {"charge": ALWAYS}
+    story = await shop.run(shop.flow().step("charge", "do").on_failure("refund", "do"))
+    assert (story.status, story["charge"], story["refund"]) == ("failed", "rolled_back", "completed")
+
+
+async def test_a_compensation_out_of_calls_leaves_its_step_failed(shop: Shop) -> None:
+    shop.fails = {"charge": ALWAYS, "refund": ALWAYS}
+    story = await shop.run(shop.flow().step("charge", "do").on_failure("refund", "do", retries=2))
+    assert (story.status, story["charge"], story["refund"]) == ("failed", "failed", "failed")
+    assert [letter.source for letter in story.letters] == ["compensation"]
+
+
+async def test_a_compensation_gets_the_input_and_the_output_of_its_step(shop: Shop) -> None:
+    """Semantics 8: what was done is handed to what undoes it; a step that failed has no output."""
+    shop.fails = {"ship": ALWAYS}
+    flow = shop.flow().step("charge", "do").on_failure("refund", "do").step("ship", "do").on_failure("unship", "do")
+    await shop.run(flow, {"amount": 5})
+    assert shop.data["refund"] == {"input": {"amount": 5}, "output": {"by": "charge"}}
+    assert shop.data["unship"] == {"input": {"by": "charge"}, "output": None}
+
+
+# --- 5.2 the chain ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_chain_ends_at_the_nearest_save_point(shop: Shop) -> None:
+    shop.fails = {"c": ALWAYS}
+    flow = shop.flow()
+    for name in "abc":
+        flow = flow.step(name, "do").on_failure(f"un{name}", "do").save_point(f"after_{name}")
+    story = await shop.run(flow)
+    assert shop.log == ["a", "b", "c", "unc"]
+    assert (story["a"], story["b"], story["c"]) == ("completed", "completed", "rolled_back")
+
+
+async def test_the_chain_collects_all_executed_steps_up_to_that_point_newest_first(shop: Shop) -> None:
+    shop.fails = {"d": ALWAYS}
+    flow = shop.flow()
+    for name in "abcd":
+        flow = flow.step(name, "do").on_failure(f"un{name}", "do")
+    story = await shop.run(flow)
+    assert shop.log == ["a", "b", "c", "d", "und", "unc", "unb", "una"]
+    assert {story[name] for name in "abcd"} == {"rolled_back"}
+
+
+async def test_a_condition_in_a_parallel_flow_rolls_back_only_the_branch_that_ran(shop: Shop) -> None:
+    shop.fails = {"last": ALWAYS}
+    choice = (
+        Branch()
+        .condition("big", "input.amount > 5", Branch().step("small", "do").on_failure("unsmall", "do"))
+        .then("large", "do")
+        .on_failure("unlarge", "do")
+    )
+    other = Branch().step("other", "do").on_failure("unother", "do")
+    flow = shop.flow().fork("fork", choice, other).join("join").step("last", "do")
+    await shop.run(flow, {"amount": 9})
+    assert sorted(shop.log[:2]) == ["large", "other"]
+    assert shop.log[2:] == ["last", "unlarge", "unother"]
+
+
+async def test_a_regular_step_without_on_failure_is_marked_rolled_back(shop: Shop) -> None:
+    shop.fails = {"b": ALWAYS}
+    story = await shop.run(shop.flow().step("a", "do").step("b", "do"))
+    assert (story["a"], story["b"], shop.log) == ("rolled_back", "rolled_back", ["a", "b"])
+
+
+async def test_the_compensation_of_the_failed_step_runs_first_and_then_strictly_backwards(shop: Shop) -> None:
+    """Semantics 8: branches in declaration order, each from its deepest step, then what came before the fork."""
+    shop.fails = {"b2": ALWAYS}
+    shop.hold("b1")  # so that the branch a is through when b fails
+    flow = (
+        shop.flow()
+        .step("first", "do").on_failure("unfirst", "do")
+        .fork(
+            "fork",
+            Branch().step("a1", "do").on_failure("una1", "do").step("a2", "do").on_failure("una2", "do"),
+            Branch().step("b1", "do").on_failure("unb1", "do").step("b2", "do").on_failure("unb2", "do"),
+        )
+        .join("join")
+    )  # fmt: skip
+    id = await shop.start(flow)
+    await shop.begun("a2", "b1")
+    shop.let_go("b1")
+    assert (await shop.over(id)).status == "failed"
+    assert shop.log[-5:] == ["unb2", "una2", "una1", "unb1", "unfirst"]
+
+
+async def test_nested_forks_roll_back_branch_by_branch_from_the_deepest_step(shop: Shop) -> None:
+    shop.fails = {"last": ALWAYS}
+
+    def leaf(name: str) -> Branch:
+        return Branch().step(name, "do").on_failure(f"un{name}", "do")
+
+    inner = leaf("a").fork("inner", leaf("a0").step("a00", "do").on_failure("una00", "do"), leaf("a1")).join("meet")
+    flow = shop.flow().fork("outer", inner.step("az", "do").on_failure("unaz", "do"), leaf("b")).join("join")
+    await shop.run(flow.step("last", "do"))
+    assert shop.log[-6:] == ["unaz", "una00", "una0", "una1", "una", "unb"]
+
+
+async def test_a_sibling_that_runs_when_a_branch_fails_finishes_and_is_compensated(shop: Shop) -> None:
+    """Semantics 8: a failing branch stops its pending siblings; running ones finish."""
+    shop.fails = {"bad": ALWAYS}
+    shop.hold("slow")
+    flow = shop.flow().fork(
+        "fork",
+        Branch().step("slow", "do").on_failure("unslow", "do").step("after", "do").on_failure("unafter", "do"),
+        Branch().step("bad", "do"),
+    ).join("join")  # fmt: skip
+    id = await shop.start(flow)
+    await shop.begun("slow", "bad")
+    during = await shop.until_status(id, "rolling_back")
+    assert (during["slow"], "unslow" in during) == ("running", False)
+    shop.let_go("slow")
+    story = await shop.over(id)
+    assert (story["slow"], shop.log[-1], shop.told) == ("rolled_back", "unslow", [])
+    assert "after" not in story
+
+
+async def test_a_sibling_that_has_not_begun_when_a_branch_fails_is_skipped(shop: Shop) -> None:
+    shop.fails = {"bad": ALWAYS}
+    waiting = Branch().step("later", "do", delay=3600).on_failure("unlater", "do")
+    story = await shop.run(shop.flow().fork("fork", waiting, Branch().step("bad", "do")).join("join"))
+    assert (story.status, story["later"], "unlater" in shop.log) == ("failed", "skipped", False)
+
+
+async def test_a_step_a_person_confirmed_is_compensated_too(shop: Shop) -> None:
+    shop.fails = {"ship": ALWAYS}
+    id = await shop.start(shop.flow().human("approve").on_failure("withdraw", "do").step("ship", "do"))
+    await shop.settle()
+    await shop.engine.decide(await shop.task(id), by="ann", decision="confirmed")
+    await shop.settle()
+    story = await shop.look(id)
+    assert (story["approve"], shop.log) == ("rolled_back", ["ship", "withdraw"])
+
+
+# --- 5.3 conditions ---------------------------------------------------------------------------------------------------
+
+
+def _with_a_choice(shop: Shop) -> object:
+    otherwise = Branch().step("else_action", "do").on_failure("unelse", "do")
+    choice = Branch().condition("check", "input.count > 5", otherwise).then("next_action", "do")
+    return shop.flow().fork("fork", choice.on_failure("unnext", "do"), Branch().step("other", "do")).join("join")
+
+
+async def test_branch_detection_finds_the_branch_that_was_executed(shop: Shop) -> None:
+    shop.fails = {"next_action": ALWAYS}
+    story = await shop.run(_with_a_choice(shop), {"count": 9})  # type: ignore[arg-type]
+    assert (story["next_action"], story["check"], "else_action" in story) == ("rolled_back", "rolled_back", False)
+
+
+async def test_selective_rollback_undoes_only_the_steps_of_the_executed_branch(shop: Shop) -> None:
+    shop.fails = {"else_action": ALWAYS}
+    story = await shop.run(_with_a_choice(shop), {"count": 1})  # type: ignore[arg-type]
+    assert (story["else_action"], "next_action" in story) == ("rolled_back", False)
+    assert ("unelse" in shop.log, "unnext" in shop.log) == (True, False)
+
+
+async def test_context_preservation_gives_the_compensation_what_its_step_got(shop: Shop) -> None:
+    shop.fails = {"next_action": ALWAYS}
+    await shop.run(_with_a_choice(shop), {"count": 9})  # type: ignore[arg-type]
+    assert shop.data["unnext"]["input"] == shop.data["next_action"] == {"count": 9}
+
+
+# --- 5.4 save points --------------------------------------------------------------------------------------------------
+
+
+async def test_a_save_point_marks_a_rollback_boundary(shop: Shop) -> None:
+    shop.fails = {"ship_order": ALWAYS}
+    flow = (
+        shop.flow()
+        .step("reserve_funds", "do").on_failure("release_funds", "do")
+        .save_point("after_reserve")
+        .step("ship_order", "do").on_failure("cancel_shipping", "do")
+    )  # fmt: skip
+    story = await shop.run(flow)
+    assert shop.log == ["reserve_funds", "ship_order", "cancel_shipping"]
+    assert (story["reserve_funds"], story["after_reserve"], story.status) == ("completed", "completed", "failed")
+
+
+async def test_a_failure_before_the_save_point_rolls_back_to_the_root(shop: Shop) -> None:
+    shop.fails = {"b": ALWAYS}
+    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do").save_point("p").step("c", "do")
+    story = await shop.run(flow)
+    assert (shop.log, story["a"], "p" in story) == (["a", "b", "una"], "rolled_back", False)
+
+
+async def test_a_save_point_covers_the_forks_before_it(shop: Shop) -> None:
+    """Semantics 8: save points are exclusive: what came before them stands."""
+    shop.fails = {"late": ALWAYS}
+    branches = [Branch().step(name, "do").on_failure(f"un{name}", "do") for name in "ab"]
+    flow = shop.flow().fork("fork", *branches).join("join").save_point("point").step("late", "do")
+    story = await shop.run(flow)
+    assert (story["a"], story["b"], story["join"], story["late"]) == (*["completed"] * 3, "rolled_back")

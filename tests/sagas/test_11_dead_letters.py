@@ -1,0 +1,290 @@
+"""Chapter 11 of the text: the dead letter queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from shop import ALWAYS, Shop, Story, refusal
+
+from holdfast import Branch
+
+pytestmark = pytest.mark.anyio
+
+
+async def dead(shop: Shop, input: Any = None) -> Story:
+    """An instance in DLQ mode whose second step has failed."""
+    shop.fails = {"b": ALWAYS, **shop.fails}
+    flow = shop.flow(dlq=True).step("a", "do").on_failure("una", "do").step("b", "do", retries=2)
+    return await shop.run(flow.on_failure("unb", "do").step("c", "do"), input)
+
+
+# --- 11.2 configuration -----------------------------------------------------------------------------------------------
+
+
+async def test_dlq_enabled_is_part_of_the_definition(shop: Shop) -> None:
+    published = await shop.engine.publish(shop.flow(dlq=True).step("a", "do").build())
+    document = await shop.engine.flow(published.name)
+    assert (document.source["dlq"], document.graph.policy.on_error) == (True, "dlq")
+
+
+async def test_failed_steps_go_to_the_dlq_instead_of_rollback(shop: Shop) -> None:
+    story = await dead(shop)
+    assert (len(story.letters), story.noted("rollback_started")) == (1, [])
+
+
+async def test_compensation_handlers_are_not_executed_on_failure(shop: Shop) -> None:
+    await dead(shop)
+    assert shop.log == ["a", "b", "b"]
+
+
+async def test_the_status_is_dlq_which_is_not_terminal(shop: Shop) -> None:
+    story = await dead(shop)
+    assert (story.status, story.instance.completed_at) == ("dlq", None)
+
+
+async def test_active_running_steps_go_on_to_their_join(shop: Shop) -> None:
+    """Semantics 8: the text freezes them; here only the failed token is dead, siblings run to their join."""
+    shop.fails = {"bad": ALWAYS}
+    shop.hold("slow")
+    branches = Branch().step("slow", "do").step("after_slow", "do"), Branch().step("bad", "do")
+    id = await shop.start(shop.flow(dlq=True).fork("f", *branches).join("j").step("end", "do"))
+    await shop.begun("slow", "bad")
+    story = await shop.until_status(id, "dlq")
+    assert (story["slow"], story["bad"]) == ("running", "paused")
+    shop.let_go("slow")
+    await shop.settle()
+    story = await shop.look(id)
+    assert (story.status, story["after_slow"], "j" in story) == ("dlq", "completed", False)
+
+
+async def test_the_queue_holds_nothing_of_the_failed_step(shop: Shop) -> None:
+    story = await dead(shop)
+    async with await psycopg.AsyncConnection.connect(shop.engine.dsn) as connection:
+        for table in ("work", "timers", "signals"):
+            found = await connection.execute(
+                f"select count(*) from holdfast.{table} where instance_id = %s", (story.id,)  # noqa: S608
+            )  # fmt: skip
+            assert await found.fetchone() == (0,)
+
+
+# --- 11.3 behaviour ---------------------------------------------------------------------------------------------------
+
+
+async def test_behaviour_1_after_all_retries_are_exhausted(shop: Shop) -> None:
+    await dead(shop)
+    assert shop.log.count("b") == 2
+
+
+async def test_behaviour_2_the_failed_step_is_paused_not_failed(shop: Shop) -> None:
+    assert (await dead(shop))["b"] == "paused"
+
+
+async def test_behaviour_4_the_instance_is_dlq_and_resumable(shop: Shop) -> None:
+    story = await dead(shop)
+    shop.fails = {}
+    await shop.engine.resume(story.id)
+    await shop.settle()
+    assert (await shop.look(story.id)).status == "completed"
+
+
+async def test_behaviour_7_rollback_is_completely_skipped(shop: Shop) -> None:
+    story = await dead(shop)
+    assert (story["a"], "unb" in story, "una" in story) == ("completed", False, False)
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("instance_id", lambda story, letter: letter.instance_id == story.id),
+        ("workflow_id", lambda story, letter: letter.envelope["flow"] == story.instance.flow),
+        ("step_id", lambda story, letter: letter.envelope["step"].replace("-", "") == story.step("b").id.replace("-", "")),
+        ("step_name", lambda story, letter: letter.envelope["node"] == "b"),
+        ("step_type", lambda story, letter: letter.envelope["type"] == "task"),
+        ("input", lambda story, letter: letter.envelope["input"] == {"by": "a"}),
+        ("error", lambda story, letter: "b does not work" in str(letter.error)),
+        ("reason", lambda story, letter: letter.reason == "STEP_PAUSED"),
+        ("created_at", lambda story, letter: letter.created_at is not None),
+    ],
+)
+async def test_the_fields_of_a_record(shop: Shop, field: str, expected: Any) -> None:
+    story = await dead(shop, {"amount": 5})
+    [letter] = story.letters
+    assert expected(story, letter), f"{field}: {letter}"
+
+
+# --- 11.4 compensations that fail -------------------------------------------------------------------------------------
+
+
+async def broken(shop: Shop) -> Story:
+    """The compensation of the step before the failed one is out of calls."""
+    shop.fails = {"ship": ALWAYS, "refund": ALWAYS}
+    flow = shop.flow().step("first", "do").on_failure("unfirst", "do")
+    return await shop.run(flow.step("charge", "do").on_failure("refund", "do", retries=0).step("ship", "do"))
+
+
+async def test_a_compensation_out_of_calls_leaves_a_record(shop: Shop) -> None:
+    story = await broken(shop)
+    [letter] = story.letters
+    assert (letter.source, letter.reason) == ("compensation", "COMPENSATION_EXHAUSTED")
+    assert letter.envelope["input"] == {"input": {"by": "first"}, "output": {"by": "charge"}}
+
+
+async def test_the_chain_goes_on_behind_it_and_the_instance_fails(shop: Shop) -> None:
+    """Semantics 8: the chain continues backwards."""
+    story = await broken(shop)
+    assert (story.status, story["charge"], story["first"]) == ("failed", "failed", "rolled_back")
+    assert shop.log == ["first", "charge", "ship", "refund", "unfirst"]
+
+
+async def test_a_dead_compensation_runs_again_while_the_instance_stays_failed(shop: Shop) -> None:
+    """Semantics 8."""
+    story = await broken(shop)
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    story = await shop.look(story.id)
+    assert (story.status, story["charge"], story.runs("refund")) == ("failed", "rolled_back", ["superseded", "completed"])
+    assert (story.letters, shop.log[-1]) == ([], "refund")
+
+
+async def test_a_dead_compensation_that_fails_again_has_a_new_record(shop: Shop) -> None:
+    story = await broken(shop)
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    again = await shop.look(story.id)
+    assert (again["charge"], len(again.letters), again.letters[0].id != story.letters[0].id) == ("failed", 1, True)
+
+
+async def test_a_dead_compensation_takes_a_new_input(shop: Shop) -> None:
+    story = await broken(shop)
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id, input={"by": "hand"})
+    await shop.settle()
+    assert shop.data["refund"] == {"by": "hand"}
+
+
+# --- 11.5 requeue -----------------------------------------------------------------------------------------------------
+
+
+async def test_requeue_1_the_step_is_reset(shop: Shop) -> None:
+    """Semantics 4: error, count and times are those of a new row; the old one keeps its own."""
+    story = await dead(shop)
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    story = await shop.look(story.id)
+    [old, new] = [row for row in story.rows if row.name == "b"]
+    assert (old.status, old.attempts, new.status, new.attempts, new.run, new.error) == (
+        "superseded", 2, "completed", 1, 1, None,
+    )  # fmt: skip
+
+
+async def test_requeue_2_with_the_original_input(shop: Shop) -> None:
+    story = await dead(shop)
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    assert shop.data["b"] == {"by": "a"}
+    assert len(set(shop.keys["b"])) == 1
+
+
+async def test_requeue_2_with_modified_input(shop: Shop) -> None:
+    """Semantics 4: the old row keeps its input; the outside world gets a new key."""
+    story = await dead(shop)
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id, input={"status": "fixed"})
+    await shop.settle()
+    story = await shop.look(story.id)
+    assert [row.input for row in story.rows if row.name == "b"] == [{"by": "a"}, {"status": "fixed"}]
+    assert (shop.data["b"], len(set(shop.keys["b"]))) == ({"status": "fixed"}, 2)
+
+
+async def test_requeue_3_the_step_is_enqueued_and_the_flow_goes_on(shop: Shop) -> None:
+    story = await dead(shop)
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    assert (await shop.look(story.id)).status == "completed"
+    assert shop.log == ["a", "b", "b", "b", "c"]
+
+
+async def test_requeue_4_the_instance_goes_from_dlq_to_running(shop: Shop) -> None:
+    story = await dead(shop)
+    shop.hold("b")
+    await shop.engine.requeue(story.letters[0].id)
+    assert (await shop.look(story.id)).status == "running"
+    shop.fails = {}
+    shop.let_go("b")
+    await shop.over(story.id)
+
+
+async def test_requeue_5_the_join_goes_on_once_when_its_siblings_had_finished(shop: Shop) -> None:
+    shop.fails = {"bad": 1}
+    flow = shop.flow(dlq=True).fork("f", Branch().step("good", "do"), Branch().step("bad", "do")).join("j")
+    story = await shop.run(flow.step("after", "do"))
+    assert (story.status, story["good"]) == ("dlq", "completed")
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    story = await shop.look(story.id)
+    assert (story.status, story.runs("j"), shop.log.count("after")) == ("completed", ["completed"], 1)
+    assert set(shop.data["after"]["outputs"]) == {"good", "bad"}
+
+
+async def test_requeue_5_the_join_goes_on_once_when_a_sibling_still_runs(shop: Shop) -> None:
+    shop.fails = {"bad": 1}
+    shop.hold("slow")
+    flow = shop.flow(dlq=True).fork("f", Branch().step("slow", "do"), Branch().step("bad", "do")).join("j")
+    id = await shop.start(flow.step("after", "do"))
+    story = await shop.until_status(id, "dlq")
+    await shop.begun("slow")
+    await shop.engine.requeue(story.letters[0].id, input={"n": 1})
+    await shop.until_status(id, "running")
+    shop.let_go("slow")
+    story = await shop.over(id)
+    assert (story.status, story.runs("j"), shop.log.count("after")) == ("completed", ["completed"], 1)
+
+
+async def test_the_status_leaves_dlq_when_no_dead_token_remains(shop: Shop) -> None:
+    """Semantics 8."""
+    shop.fails = {"bad": 1, "worse": 1}
+    story = await shop.run(shop.flow(dlq=True).fork("f", Branch().step("bad", "do"), Branch().step("worse", "do")).join("j"))
+    first, second = (letter.id for letter in story.letters)
+    await shop.engine.requeue(first)
+    await shop.settle()
+    assert (await shop.look(story.id)).status == "dlq"
+    await shop.engine.requeue(second)
+    await shop.settle()
+    assert (await shop.look(story.id)).status == "completed"
+
+
+async def test_requeue_6_the_record_is_settled_and_cannot_be_used_twice(shop: Shop) -> None:
+    """Semantics 4 keeps what happened: the record is not deleted but resolved, with who and why."""
+    story = await dead(shop)
+    shop.fails = {}
+    letter = await shop.engine.requeue(story.letters[0].id, by="ops", reason="gateway is back")
+    assert (letter.resolution, letter.resolved_by, letter.resolved_why) == ("replayed", "ops", "gateway is back")
+    assert await shop.engine.dead_letters(story.id) == []
+    assert await refusal(shop.engine.requeue(letter.id)) == "DEAD_LETTER_RESOLVED"
+    await shop.settle()
+    assert shop.log.count("b") == 3
+
+
+async def test_requeue_of_many_at_once(shop: Shop) -> None:
+    shop.fails = {"b": 3}
+    flow = shop.flow(dlq=True).step("b", "do")
+    ids = [(await shop.run(flow if n == 0 else None)).id for n in range(3)]
+    letters = [letter.id for id in ids for letter in await shop.engine.dead_letters(id)]
+    done = await shop.engine.replay_dead_letters(letters, by="ops")
+    await shop.settle()
+    assert (done.count, done.left) == (3, [])
+    assert {(await shop.look(id)).status for id in ids} == {"completed"}
+
+
+async def test_a_step_that_fails_again_has_a_new_record(shop: Shop) -> None:
+    story = await dead(shop)
+    await shop.engine.requeue(story.letters[0].id)
+    await shop.settle()
+    again = await shop.look(story.id)
+    assert (again.status, again.runs("b"), len(again.letters)) == ("dlq", ["superseded", "paused"], 1)
