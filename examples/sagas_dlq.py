@@ -2,8 +2,8 @@
 
     python examples/sagas_dlq.py
 
-    prepare ── payout ┬ transfer       ┬ paid ── confirm
-                      └ send_statement ┘
+    prepare ── pay ┬ transfer       ┬ paid ── confirm
+                   └ send_statement ┘
 
 With `dlq=True` a step that is out of calls takes nothing back. It is paused, a dead letter says why, and everything
 else goes on as far as it can. It runs on the database of HOLDFAST_DSN, otherwise on the embedded PostgreSQL.

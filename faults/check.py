@@ -7,6 +7,7 @@ taken during the run: what was once written as a receipt or as the end of a step
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,14 +98,19 @@ def judge(
     history: History | None = None,
     started: dict[str, str] | None = None,
     left_over: tuple[str, ...] = LEFT_OVER,
+    ends: Collection[str] = ("completed",),
+    letters: bool = False,
 ) -> Verdict:
-    """All invariants; `started` maps keys to the instances that callers were told of."""
+    """All invariants. `started` maps keys to the instances that callers were told of, `ends` are the ends instances may
+    come to, `letters` says whether dead letters may be left."""
     verdict = Verdict()
     with psycopg.connect(dsn) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        _nothing_lost(connection, verdict, started or {})
+        _nothing_lost(connection, verdict, started or {}, ends)
         _one_receipt(connection, verdict)
         _nothing_left(connection, verdict, left_over)
+        if not letters:
+            _no_letters(connection, verdict)
         _replay_equal(connection, verdict)
         _witnessed(connection, verdict, entries)
         _delivered(connection, verdict, entries)
@@ -115,13 +121,15 @@ def judge(
     return verdict
 
 
-def _nothing_lost(connection: psycopg.Connection, verdict: Verdict, started: dict[str, str]) -> None:
+def _nothing_lost(
+    connection: psycopg.Connection, verdict: Verdict, started: dict[str, str], ends: Collection[str]
+) -> None:
     """I1: every accepted start is there and has come to its end."""
     found = {str(id): status for id, status in connection.execute("select id, status from holdfast.instances")}
     verdict.counts["instances"] = len(found)
     verdict.counts["finished"] = sum(status in TERMINAL for status in found.values())
     for id, status in found.items():
-        if status != "completed":
+        if status not in ends:
             verdict.blame("lost", f"instance {id} is {status}")
     for key, id in started.items():
         if id not in found:
@@ -146,6 +154,9 @@ def _nothing_left(connection: psycopg.Connection, verdict: Verdict, tables: tupl
         row = connection.execute(f"select count(*) from holdfast.{table}").fetchone()
         if row and row[0]:
             verdict.blame("left over", f"{row[0]} rows in {table}")
+
+
+def _no_letters(connection: psycopg.Connection, verdict: Verdict) -> None:
     letters = connection.execute("select instance_id, reason from holdfast.dead_letters where resolved_at is null")
     for instance, reason in letters:
         verdict.blame("left over", f"dead letter of {instance}: {reason}")
@@ -181,7 +192,7 @@ def _witnessed(connection: psycopg.Connection, verdict: Verdict, entries: list[E
         seen = by_step.get(id, [])
         if len({(e.idempotency_key, e.payload_hash) for e in seen}) > 1:
             verdict.blame("witness", f"{node} of {instance} was called with several keys or payloads")
-        if status != "completed":
+        if status != "completed" and result is None:  # a result stays with a step that was taken back
             continue
         if not seen:
             verdict.blame("witness", f"{node} of {instance} is completed and the witness never saw it")

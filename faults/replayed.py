@@ -25,12 +25,12 @@ STEPS = """
 select instance_id, id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal,
     created_at, cause, status, outcome, chosen_edge_ids::text, input::text, output::text, error::text, detail::text,
     closing::text, calls, fence, closed_version, closed_ordinal
-from holdfast.steps order by instance_id
+from holdfast.steps where instance_id = coalesce(%s, instance_id) order by instance_id
 """
 INSTANCES = """
 select id, org_id, definition_id, flow, flow_version, version, status, state::text, data::text, reason, entity_version,
     parent_id, parent_token, input::text
-from holdfast.instances where version > 0 order by id
+from holdfast.instances where version > 0 and id = coalesce(%s, id) order by id
 """
 
 
@@ -41,11 +41,12 @@ class Replayed:
     difference: str | None  # None: the rows and the snapshot tell the same
 
 
-def replay_all(connection: psycopg.Connection) -> Iterator[Replayed]:
-    """Every instance that was decided upon; all rows must come from one snapshot of the database."""
+def replay_all(connection: psycopg.Connection, only: UUID | None = None) -> Iterator[Replayed]:
+    """Every instance that was decided upon, or one; all rows must come from one snapshot of the database."""
     programs = _programs(connection)
-    steps = {id: [_step_row(row[1:]) for row in rows] for id, rows in groupby(connection.execute(STEPS), _first)}
-    for row in connection.execute(INSTANCES):
+    found = connection.execute(STEPS, (only,))
+    steps = {id: [_step_row(row[1:]) for row in rows] for id, rows in groupby(found, _first)}
+    for row in connection.execute(INSTANCES, (only,)):
         rows = steps.get(row[0], [])
         yield Replayed(row[0], len(rows), _difference(programs, row[2], rows, *_stored(row)))
 

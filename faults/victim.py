@@ -2,7 +2,8 @@
 
 It loads the engine once and then forks one process per line on its standard input. Such a process is a caller and a
 worker in one: it starts an instance, serves it, and goes away when the instance is over, unless its failpoint comes
-first. The answer to a line is how the process ended and how many points it passed.
+first. A life with a `story` does what that function says instead, and sets its failpoint when the story comes to the
+part that matters. The answer to a line is how the process ended and how many points it passed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -24,11 +26,12 @@ import psycopg
 
 from faults.client import SPACE
 from faults.report import ROOT
-from faults.worker import Hands, Task, opened
+from faults.worker import Hands, Task, named, opened
 from holdfast import Engine
 from holdfast.core.hands import OVER
 from holdfast.testing.failpoints import Failpoint, parse
 from holdfast.testing.failpoints import arm as set_failpoints
+from holdfast.testing.wiring import wire
 
 EXPIRE = "update holdfast.workers set lease_until = clock_timestamp() where lease_until > clock_timestamp()"
 PATIENCE = 60.0
@@ -48,11 +51,37 @@ class Life:
     decision: str = ""
     lingers: bool = False
     input: dict[str, Any] = field(default_factory=dict)
+    story: str = ""  # "module:function", called with (engine, hands, life)
+    mark: str = ""  # a file that is there from the moment the failpoint is set
+    dsn: str = ""  # another way to the same database
+
+
+class Trap:
+    """The failpoint of a life, not set yet. Statements travel one by one from the beginning, so that only the kill
+    itself tells a life with a failpoint from one without."""
+
+    def __init__(self, points: list[Failpoint], mark: str) -> None:
+        self._points = points
+        self._mark = mark
+        wire()
+
+    def set(self) -> None:
+        """The first time; later ones change nothing."""
+        points, self._points = self._points, []
+        set_failpoints(points)
+        if self._mark:
+            Path(self._mark).touch()
 
 
 async def live(task: Task, life: Life, points: list[Failpoint]) -> None:
     hands = Hands(task)
     engine = await opened(task, hands)
+    if life.story:
+        hands.trap = Trap(points, life.mark)
+        async with engine.worker(**task.worker):
+            await named(life.story)(engine, hands, life)
+        await engine.close()
+        return
     set_failpoints(points)  # now: a process that dies before it has a connection did nothing
     async with engine.worker(**task.worker):
         id = await begin(engine, life)
@@ -87,6 +116,8 @@ async def begin(engine: Engine, life: Life) -> UUID | str | None:
 
 
 def fork(task: Task, life: Life) -> dict[str, Any]:
+    if life.dsn:
+        task = replace(task, dsn=life.dsn)
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -148,7 +179,7 @@ def nursery(task: Task) -> Iterator[Nursery]:
 def main() -> None:
     task = Task(**json.loads(sys.argv[1]))
     logging.basicConfig(level=logging.ERROR, format="%(asctime)s %(name)s %(message)s")
-    for module in ("holdfast.testing.wiring", *(extra.partition(":")[0] for extra in task.extras)):
+    for module in (extra.partition(":")[0] for extra in task.extras):
         importlib.import_module(module)  # once, for all that are forked
     for patch in task.patches:
         importlib.import_module(patch).apply()

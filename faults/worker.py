@@ -48,6 +48,8 @@ class Hands:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.teller = Teller(task.sink)
+        self.trap: Any = None  # of a victim with a story
+        self.crew: Any = None
 
     async def witness(self, ctx: Context, data: Any) -> dict[str, Any]:
         result = os.urandom(8).hex()

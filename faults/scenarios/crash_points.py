@@ -143,7 +143,7 @@ def run(profile: Profile, seed: int) -> list[Figure]:
 
 def enumerate_kind(kind: Kind, stride: int, first: int) -> Tally:
     tally = Tally()
-    with _stage() as stage:
+    with staged() as stage:
         asyncio.run(_prepare(stage, kind))
         task = stage.task(nap=0.0, worker=WORKER, extras=[f"{__name__}:register"])
         with nursery(task) as births:
@@ -197,8 +197,8 @@ _staging = threading.Lock()
 
 
 @contextlib.contextmanager
-def _stage() -> Iterator[Stage]:
-    """Both lanes share a cluster, which is asked for one thing at a time."""
+def staged() -> Iterator[Stage]:
+    """Lanes share a cluster, which is asked for one thing at a time."""
     ways = scene.prepared()
     with _staging:
         stage = ways.__enter__()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cli_flows import answered, drained, prepared, refused, started, told
 from cli_process import command, on_terminal, until
 
-from holdfast import Branch, Flow, SyncEngine
+from holdfast import Branch, Context, Flow, SyncEngine
 from holdfast.cli.paths import main_path
 from holdfast.cli.spans import spoken
+from holdfast.cli.wording import promise_of
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.graph import load_graph
 from holdfast.compiler.lowering import lower
@@ -38,6 +41,25 @@ def test_what_waits_says_for_what(holdfast_dsn: str) -> None:
     assert "\n│     ValueError: the bank is closed,\n" in text
     for fact in (id, "waiting version 1", "by ann", "k-1", '{"order": "o-17"}'):
         assert fact in text
+
+
+def test_what_runs_says_which_call_it_is(holdfast_dsn: str) -> None:
+    reached, opened = threading.Event(), threading.Event()
+
+    def gate(ctx: Context, data: Any) -> None:
+        reached.set()
+        opened.wait(30)
+
+    with SyncEngine(holdfast_dsn) as engine:
+        engine.publish(Flow("gated").step("gate", gate, retries=3).then("after", "do").build())
+        engine.register("gate", gate)
+        with engine.worker():
+            id = engine.start("gated").id
+            assert reached.wait(30)
+            text = told(holdfast_dsn, "show", id)
+            opened.set()
+    assert signs(text, "gate", "after") == "●·"
+    assert "call 1 of 3" in line_of(text, "gate")
 
 
 def test_a_moved_timer_is_shown_where_it_is_now(holdfast_dsn: str) -> None:
@@ -175,8 +197,9 @@ def test_on_a_terminal_it_is_drawn_in_colour_until_its_end(holdfast_dsn: str) ->
 
 def test_a_condition_in_a_branch_leads_to_the_join() -> None:
     flow = Flow("f").fork("both", Branch().condition("odd", "input.n > 1").step("a", "do"), Branch().step("b", "do"))
-    way = main_path(compile_graph(lower(flow.join("met", "all").build())))
-    [both, met] = way.items
+    graph = compile_graph(lower(flow.join("met", "all").build()))
+    [both, met] = main_path(graph).items
+    assert promise_of(graph.nodes["odd"], graph) == "if input.n > 1"
     assert (both.node.id, met.node.id) == ("both", "met")
     [aside] = both.branches[0].items[0].others
     assert (aside.items, aside.to, aside.meets) == ([], "met", True)

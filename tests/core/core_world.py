@@ -14,11 +14,13 @@ import msgspec
 from core_run import new_instance, projection
 from core_table import StepTable
 
+from holdfast.compiler.graph import Node
 from holdfast.core.decide import decide, decide_at_length
 from holdfast.core.decision import Call, Decision, EarlyEvents, Facts, History, Letter, TaskOpened
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
+from holdfast.core.rows import StepRow
 from holdfast.core.signals import (
     SYSTEM,
     Abort,
@@ -79,6 +81,8 @@ class World:
         self.events = 0
         self.letters: dict[bytes, Letter] = {}
         self.forced = False
+        self.undoes: dict[bytes, bytes] = {}  # compensations as they were planned, and what each takes back
+        self.undone: list[bytes] = []  # in the order they began
         self.earlier: dict[bytes, Program] = {}  # graphs it was migrated from
         self.target: Program | None = None  # the graph it is to be migrated to
         self.names = self._event_names()
@@ -147,14 +151,24 @@ class World:
         assert all(row.opened_version <= begun or row.kind != "forward" for row in rows), "forward after the rollback"
         if self.forced:
             return
-        to_root = msgspec.json.decode(next(row.detail for row in rows if row.node == "@rollback") or b"{}")["root"]
-        points = [
-            row for row in rows if row.kind == "forward" and self.program.places[row.node].node.kind == "save_point"
+        control = msgspec.json.decode(next(row.detail for row in rows if row.node == "@rollback") or b"{}")
+        points = [row for row in rows if row.kind == "forward" and self._node(row).kind == "save_point"]
+        since = max(map(_moment, points), default=(0, 0)) if not control["root"] else (0, 0)
+        past = [row for row in rows if row.kind == "forward" and _moment(row) > since]
+        for row in past:
+            assert row.status not in ("completed", "confirmed", "running", "pending"), f"{row.node} was left behind"
+        late = {detail["step"] for detail in map(_late, rows) if detail.get("done")}
+        done = [
+            row for row in past
+            if self._node(row).undo is not None and (row.status in ("rolled_back", "failed") or row.id.hex() in late)
+        ]  # fmt: skip
+        promised = [
+            row.id for row in sorted(done, key=lambda row: (row.id.hex() != control["first"], _from_the_end(row)))
         ]
-        since = 0 if to_root or not points else max(row.opened_version for row in points)
-        for row in rows:
-            if row.kind == "forward" and row.opened_version > since:
-                assert row.status not in ("completed", "confirmed", "running", "pending"), f"{row.node} was left behind"
+        assert [self.undoes[step] for step in self.undone] == promised, "taken back in the promised order, each once"
+
+    def _node(self, row: StepRow) -> Node:
+        return self.program.places[row.node].node
 
     def _try_a_finished_one(self) -> None:
         for signal in (*self.applied[-5:], Cancel(), Resume()):
@@ -314,9 +328,19 @@ class World:
         self.table.apply(decision, self.now)
         self.instance = msgspec.structs.replace(after, state=decode_state(encode_state(after.state)))
         self._apply_work(decision)
+        self._apply_undoing(decision)
         self._apply_rest(decision)
         if not any(isinstance(need, History) for need in decision.needs):
             self.check()
+
+    def _apply_undoing(self, decision: Decision) -> None:
+        """The first call of each compensation, in the order they come: never two at a time."""
+        for row in decision.opened:
+            if row.kind == "compensate":
+                self.undoes[row.id] = bytes.fromhex(msgspec.json.decode(row.detail or b"{}")["undoes"])
+        begun = [d.step for d in decision.dispatches if d.step in self.undoes and d.calls == 1]
+        assert len(begun) <= 1
+        self.undone.extend(begun)
 
     def _apply_work(self, decision: Decision) -> None:
         for released in decision.released:
@@ -411,6 +435,23 @@ class World:
         for wait in token.waits:
             assert wait.kind != "child" or wait.ref in self.children
             assert wait.kind != "receipt" or wait.ref in self.effects
+
+
+def _moment(row: StepRow) -> tuple[int, int]:
+    return row.opened_version, row.opened_ordinal
+
+
+def _late(row: StepRow) -> dict[str, Any]:
+    return msgspec.json.decode(row.detail or b"{}") if row.node == "@late" else {}
+
+
+def _from_the_end(row: StepRow) -> list[tuple[int, ...]]:
+    """Where a rollback meets the row, read off its path alone: `0/3.1` is branch 1 of the split at hop 3.
+
+    On one path what came last comes first; at a split its branches come before it, in the order they were written.
+    """
+    branches = [(-int(hop), 0, int(index)) for hop, index in (part.split(".") for part in row.path.split("/")[1:])]
+    return [*branches, (-row.hop, 1, -row.opened_version)]
 
 
 ACTIONS = (

@@ -63,7 +63,7 @@ async def test_nothing_goes_unless_somebody_says_so(office: Engine, evidence: Ev
     [id] = await finished(office)
     await advance(office, days=4000)
     done = await keep(office)
-    assert set(done) == {"partitions", "expiry", "vacuum", "runs"}
+    assert set(done) == {"partitions", "expiry", "vacuum", "statistics", "runs"}
     assert rows(evidence, "steps", id) == 4
     assert len(await office.steps(id)) == 3
 

@@ -186,6 +186,40 @@ async def test_a_failed_step_is_repaired_by_a_new_version(engine: Engine, holdfa
     check_replay(holdfast_dsn)
 
 
+def saga(version: int, step: str, undo: str) -> dict[str, Any]:
+    flow = order(version, waits(), works("ship", "broken"), on_error="rollback")
+    flow["nodes"] = [
+        {**works(step), "undo": undo}, *flow["nodes"][1:], {"id": undo, "kind": "compensation", "handler": undo},
+    ]  # fmt: skip
+    flow["edges"][0]["source"] = flow["entry"] = step
+    return flow
+
+
+async def test_a_rollback_after_a_migration_uses_the_new_compensations(engine: Engine, holdfast_dsn: str) -> None:
+    undone: list[tuple[str, Any]] = []
+
+    @engine.handler("broken")
+    async def broken(ctx: Context, data: Any) -> Any:
+        raise ValueError("no ship")
+
+    @engine.handler("release")
+    @engine.handler("free")
+    async def release(ctx: Context, data: Any) -> Any:
+        undone.append((ctx.step, data["output"]["n"]))
+
+    await published(engine, saga(1, "reserve", "release"), saga(2, "book", "free"))
+    [id] = await started(engine)
+    [blocked] = (await engine.migrate("order", to=2, dry_run=True)).blocked
+    assert blocked.code == "MIGRATION_UNDO_LOST"
+    await engine.migrate("order", to=2, nodes={"reserve": "book"})
+    await engine.signal(id, "signed")
+    await engine.drain(timeout=30)
+    assert (await engine.get(id)).status == "failed"
+    assert undone == [("free", 0)]
+    assert {step.name: step.status for step in await engine.steps(id)}["reserve"] == "rolled_back"
+    check_replay(holdfast_dsn)
+
+
 async def test_a_rebuild_reads_across_migrations(engine: Engine, evidence: Evidence) -> None:
     await published(engine, ONE, RENAMED)
     [id] = await started(engine)

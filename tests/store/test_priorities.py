@@ -34,6 +34,7 @@ from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError
 from holdfast.store import queue
 from holdfast.store.commit import Entry
+from holdfast.store.desk import statement
 from holdfast.store.plain import CENTURY, POINT, ripe_at, weight_of_a_point
 from holdfast.store.session import Session
 from holdfast.testing import copied_database
@@ -178,6 +179,13 @@ async def test_the_furthest_moment_can_be_stored(session: Session, db: Db) -> No
     assert row is not None
     assert row[0] > 10_000
     assert from_datetime(db.execute("select clock_timestamp()").fetchone()[0]) >= now  # type: ignore[index]
+
+
+@pytest.mark.parametrize("priority", [0, 50, 100])
+async def test_the_doctor_knows_how_long_strict_work_has_waited(session: Session, db: Db, priority: int) -> None:
+    await enqueue(session, priority, ago=120, point=OFF)
+    [(queue_name, age, _)] = db.execute(statement("doctor", "read_oldest_work")).fetchall()
+    assert (queue_name, age) == ("main", pytest.approx(120, abs=30))
 
 
 def test_a_claim_touches_as_many_pages_whatever_is_queued(holdfast_server: str) -> None:

@@ -55,6 +55,11 @@ class Record:
         return [step for step in self.steps if step.kind == COMPENSATE]
 
     @cached_property
+    def planned(self) -> int:
+        """How many compensations the rollback had in its plan."""
+        return sum(step.run == 0 for step in self.compensations)
+
+    @cached_property
     def controls(self) -> dict[str, list[Step]]:
         """What operators and the engine did to the whole instance, by kind: cancel, abort, suspend, rollback …"""
         return _grouped((step.name.removeprefix("@"), step) for step in self.steps if step.kind == CONTROL)

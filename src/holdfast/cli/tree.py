@@ -45,7 +45,7 @@ def draw(record: Record, drawing: Drawing) -> list[Text]:
         path = main_path(record.graph)
         tree.way(path, "", "")
         tree.strays(set(names_on(path)))
-    widest = max((len(_lead(line, drawing)) for line in tree.lines if line.words), default=0)
+    widest = max((len(_lead(line, drawing)) for line in tree.lines if line.state), default=0)
     return [_rendered(line, min(widest, WIDEST_NAME), drawing) for line in tree.lines]
 
 
@@ -77,7 +77,7 @@ class _Tree:
         if visits:
             self._visits(node.id, node, visits, first, below)
         else:
-            self.lines.append(Line(first, UNREACHED, node.id, promise_of(node), "dim"))
+            self.lines.append(Line(first, UNREACHED, node.id, promise_of(node, record.graph), "dim"))
         if item.branches:
             self._branches(item, rest)
         chosen = None if not visits else visits[-1].chosen_edge_ids
@@ -114,8 +114,7 @@ class _Tree:
         for row in record.undone.get(visit.id, []):
             state = state_of(row, record)
             words = words_of(row, nodes.get(row.name), record)
-            planned = sum(other.run == 0 for other in record.compensations)
-            place = f"run {row.run + 1}" if row.run else f"undo {row.detail['ordinal'] + 1} of {planned}"
+            place = f"run {row.run + 1}" if row.run else f"undo {row.detail['ordinal'] + 1} of {record.planned}"
             self.lines.append(Line(f"{below}↶ ", state, row.name, f"{words} · {place}", LOOKS[state].style))
             self._problem(row, f"{below}     ", is_last=True)
 

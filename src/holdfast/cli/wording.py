@@ -9,6 +9,7 @@ from uuid import UUID
 
 from holdfast.cli.record import Record, document, due_of
 from holdfast.cli.spans import shown, spoken
+from holdfast.compiler.compiled import Compiled
 from holdfast.compiler.graph import Behaviour, Node
 from holdfast.core.status import OPEN_STEP
 from holdfast.store.reads import Step
@@ -63,7 +64,7 @@ def words_of(step: Step, node: Node | None, record: Record) -> str:
     state = state_of(step, record)
     passes = step.behaviour in ("pass", "join") and step.status == "completed"
     parts = [] if passes else [state.replace("_", " ")]
-    parts += [promise_of(node)] if node is not None and node.kind in _SHAPES else []
+    parts += [promise_of(node, record.graph)] if node is not None and node.kind in _SHAPES else []
     if step.status in OPEN_STEP:
         parts += _open_words(step, state, node, record)
     elif step.behaviour not in ("pass", "join") and step.closed_at is not None:
@@ -171,8 +172,11 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def promise_of(node: Node) -> str:
+def promise_of(node: Node, graph: Compiled | None) -> str:
     """What a node that was not reached yet will do."""
+    if node.kind == "condition" and graph is not None:
+        edges = (graph.edges[id] for id in graph.adjacency[node.id])
+        return " or ".join(f"if {edge.when}" for edge in edges if edge.when is not None)
     if node.kind == "join":
         return f"join of {node.mode or 'all'}"
     if node.kind == "sub_flow" and node.child is not None:

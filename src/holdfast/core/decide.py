@@ -17,6 +17,7 @@ from holdfast.core import control, events, migrate, requeue, rerun, results, rol
 from holdfast.core.decision import Decision, Facts
 from holdfast.core.finish import finish
 from holdfast.core.plain import begin, go_on
+from holdfast.core.plain_undo import take_back
 from holdfast.core.program import Program
 from holdfast.core.signals import (
     CONDITIONAL,
@@ -42,7 +43,7 @@ from holdfast.core.signals import (
     WorkFailed,
 )
 from holdfast.core.state import ROOT, Instance
-from holdfast.core.status import TERMINAL, InstanceStatus
+from holdfast.core.status import ROLLING_BACK, RUNNING, TERMINAL, InstanceStatus
 from holdfast.core.turn import Move, Turn
 from holdfast.core.walk import walk
 from holdfast.errors import Conflict, Refused
@@ -51,7 +52,10 @@ from holdfast.errors import Conflict, Refused
 def decide(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
     plain: Decision | None = None
     if type(signal) is WorkDone:
-        plain = go_on(program, instance, signal, facts)
+        if instance.status is RUNNING:
+            plain = go_on(program, instance, signal, facts)
+        elif instance.status is ROLLING_BACK:
+            plain = take_back(program, instance, signal, facts)
     elif type(signal) is Started:
         plain = begin(program, instance, signal, facts)
     return decide_at_length(program, instance, signal, facts) if plain is None else plain

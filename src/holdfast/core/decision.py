@@ -215,6 +215,7 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
     id: bytes
     at: int
     status: StepStatus
+    node: str = ""  # the step, where a compensation saw to it
 
 
 class Letter(msgspec.Struct, frozen=True, gc=False):
@@ -250,7 +251,7 @@ class History(msgspec.Struct, frozen=True, gc=False):
 
 
 Need = EarlyEvents | Call | History
-Plain = Literal["", "begin", "advance", "finish"]
+Plain = Literal["", "begin", "advance", "finish", "undo", "undone"]
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -273,7 +274,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     needs: list[Need]
     error: bytes | None  # the instance's last error, if this decision brought one
     tasks: list[TaskOpened | TaskClosed]
-    plain: Plain = ""  # one of the three plain decisions and nothing else: the store has a short way for each
+    plain: Plain = ""  # one of the plain decisions and nothing else: the store has a short way for each
     stops: tuple[str, ...] = ()  # paths whose running handler is told to stop; its result is still recorded
     halts: tuple[str, ...] = ()  # paths whose handler may finish if it runs, and must not start if it does not
     moved: tuple[Moved, ...] = ()  # closed forward steps that are being, or have been, taken back

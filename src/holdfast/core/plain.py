@@ -48,7 +48,6 @@ def go_on(program: Program, instance: Instance, signal: WorkDone, facts: Facts) 
         or token.phase is not WORKING
         or token.fence > signal.fence
         or token.waits
-        or instance.status is not RUNNING
         or facts.actor is not SYSTEM
     ):
         return None

@@ -20,6 +20,7 @@ from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, InstanceStatus,
 from holdfast.core.turn import Turn, encode
 from holdfast.errors import Refused
 
+STOPPED: Final = "STOPPED"  # of a call that was not made, or obeyed when it was told to stop
 AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 
 
@@ -57,7 +58,9 @@ def work_failed(turn: Turn, signal: WorkFailed) -> None:
         return
     token, place = _token_of(turn, path, signal.step, signal.fence)
     if token.phase is CANCELLING:
-        close_cancelling(turn, path, token, signal.fence, status_of_failure(turn), error=encode(signal.failure))
+        close_cancelling(
+            turn, path, token, signal.fence, status_of_failure(turn, signal.failure), error=encode(signal.failure)
+        )
     elif signal.retryable and signal.calls < place.retry.calls:
         _retry(turn, signal, token, place)
     elif place.node.kind == COMPENSATION:
@@ -80,10 +83,10 @@ def _come_late(turn: Turn, path: str, fence: int, raw: bytes | None) -> None:
     turn.note("step_finished_late", ghost.node, token_id(path, ghost.hop), {"succeeded": raw is not None})
 
 
-def status_of_failure(turn: Turn) -> StepStatus:
-    """Of a handler that was out when the instance stopped: after a cancel nothing failed, it was told to stop."""
+def status_of_failure(turn: Turn, failure: Failure) -> StepStatus:
+    """Of a handler that was out when the instance stopped: it was told to stop, never began, or failed by itself."""
     rollback = turn.rollback
-    if rollback is None:
+    if rollback is None or failure.code == STOPPED:
         return StepStatus.SKIPPED
     return StepStatus.SKIPPED if rollback.target is InstanceStatus.CANCELLED else StepStatus.FAILED
 

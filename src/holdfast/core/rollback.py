@@ -210,11 +210,9 @@ def _go_on(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, 
     turn.end_waits(path, token)
     undo = rollback.plan[0]
     if not undo.is_evidence:
-        turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status))
-    name = token_id(path, token.hop)
-    turn.note(event, token.node, name, {**(detail or {}), "undoes": undo.of.hex()})
-    if status is StepStatus.ROLLED_BACK:
-        turn.note("step_rolled_back", turn.program.undoes.get(undo.node), name, {"by": undo.node})
+        step = turn.program.undoes.get(undo.node, "")
+        turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status, step))
+    turn.note(event, token.node, token_id(path, token.hop), {**(detail or {}), "undoes": undo.of.hex()})
     turn.rollback = msgspec.structs.replace(rollback, plan=rollback.plan[1:])
     run_next(turn, left=path, held=fence)
 

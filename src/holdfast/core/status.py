@@ -61,6 +61,7 @@ _I, _S, _P = InstanceStatus, StepStatus, Phase
 # What the hot path compares with: reading a member off its class costs four times as much.
 SUSPENDED: Final = InstanceStatus.SUSPENDED
 RUNNING: Final = InstanceStatus.RUNNING
+ROLLING_BACK: Final = InstanceStatus.ROLLING_BACK
 COMPLETED: Final = InstanceStatus.COMPLETED
 STEP_RUNNING: Final = StepStatus.RUNNING
 STEP_COMPLETED: Final = StepStatus.COMPLETED

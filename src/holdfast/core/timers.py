@@ -150,7 +150,7 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
 def _miss_deadline(turn: Turn, path: str, token: Token, place: Place) -> None:
     failure = Failure("STEP_DEADLINE", f"{place.id!r} was not done within {place.node.deadline:g} s.")
     if token.phase is Phase.CANCELLING:
-        close_cancelling(turn, path, token, 0, status_of_failure(turn), error=encode(failure))
+        close_cancelling(turn, path, token, 0, status_of_failure(turn, failure), error=encode(failure))
         return
     if token.phase is Phase.WORKING:
         end_work(turn, path)

@@ -27,6 +27,7 @@ from holdfast.core.status import TERMINAL, Phase
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.clock import DatabaseClock
+from holdfast.runtime.following import plan_rollbacks
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item
@@ -250,8 +251,7 @@ class Committer:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
         plan = self._plan_unlocked(items) if not claim else None
         if plan is not None:
-            results = await session.run([BEGIN, PIN_IMPATIENT, *writes(plan.batch()), COMMIT])
-            self.clock.observe(read_int(results[1].get_value(0, CLOCK_COLUMN) or b""))
+            await self._write_unlocked(session, plan)
         else:
             plan = await self._write_locked(session, items, claim, ids, signals)
         self.committed(plan)
@@ -277,6 +277,16 @@ class Committer:
         plan.point, plan.inputs = self.point, self.inputs
         items.sort(key=_by_instance)
         return plan if plan.make_unlocked(items) else None
+
+    async def _write_unlocked(self, session: Session, plan: Plan) -> None:
+        begin = [BEGIN, PIN_IMPATIENT]
+        if plan.rollbacks:
+            results = await session.run(begin)
+            await plan_rollbacks(plan, session)
+            await session.run([*writes(plan.batch()), COMMIT])
+        else:
+            results = await session.run([*begin, *writes(plan.batch()), COMMIT])
+        self.clock.observe(read_int(results[1].get_value(0, CLOCK_COLUMN) or b""))
 
     async def _write_locked(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int

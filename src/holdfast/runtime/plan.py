@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts, TaskFacts
+from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
 from holdfast.core.moments import seconds
 from holdfast.core.program import Program
 from holdfast.core.signals import (
@@ -125,11 +125,23 @@ class Plan:
             self._take(from_queue(queued, self.locked.inputs.get(queued.instance)))
 
     def make_unlocked(self, items: list[Item]) -> bool:
-        """Decide without a transaction; False when a decision turns out to need one.
+        """Decide over snapshots of our own; False when a decision turns out to need locks.
 
-        A refusal needs one too: our snapshot may be old, and only the locked row says that a result is really stale.
+        A refusal needs them too: our snapshot may be old, and only the locked row says that a result is really stale.
+        The history for a rollback is as old as the snapshot it is read for, and the version guards both.
         """
-        return not (any(self._take(item) for item in items) or self.broken or self.stale or self.refused)
+        for item in items:
+            if self._take(item) and not self._asks_for_history(item):
+                return False
+        return not (self.broken or self.stale or self.refused)
+
+    def _asks_for_history(self, item: Item) -> bool:
+        entry = self.entries[item.instance]
+        decision = entry.decisions[-1]
+        if decision.children or decision.stops or decision.halts or type(decision.needs[0]) is not History:
+            return False
+        self.rollbacks[item.instance] = entry
+        return True
 
     def batch(self) -> Batch:
         return Batch(

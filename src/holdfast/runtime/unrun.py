@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.core.results import STOPPED
 from holdfast.core.signals import Failure, WorkFailed
 from holdfast.runtime.context import Job
 from holdfast.store.queue import ClaimedWork
 
-_STOPPED: Final = Failure("STOPPED", "The step was stopped before it had a result.")
+_STOPPED: Final = Failure(STOPPED, "The step was stopped before it had a result.")
 _LOST: Final = Failure("LEASE_LOST", "The worker was lost while it ran, and the step is not to be run again.")
 
 

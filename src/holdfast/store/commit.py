@@ -18,7 +18,7 @@ from holdfast.core.ids import bucket_of
 from holdfast.core.state import Instance, encode_state
 from holdfast.core.status import TERMINAL
 from holdfast.store.needs import KeptEvent
-from holdfast.store.plain import POINT, NewInstance, advanced, begun, finished, ripe_at
+from holdfast.store.plain import POINT, NewInstance, advanced, begun, finished, ripe_at, rolled_back, undone
 from holdfast.store.statements import SQL, Query
 from holdfast.store.statistics import Tally, hour_of
 from holdfast.store.stops import add_stops
@@ -96,10 +96,14 @@ class _Rows:
             self._add_at_length(entry)
         elif plain == "finish":
             self.tables["finish_instances"].append(finished(decision))
-        elif not self.batch.leases(decision.dispatches[0]):
+        elif plain == "undone":
+            self.tables["end_rollbacks"].append(rolled_back(decision))
+        elif decision.dispatches[0].input is None or not self.batch.leases(decision.dispatches[0]):
             self._add_at_length(entry)
         elif plain == "advance":
             self.tables["advance_steps"].append(advanced(decision, entry.before))
+        elif plain == "undo":
+            self.tables["undo_steps"].append(undone(decision))
         elif entry.new is not None:
             self.tables["begin_instances"].append(begun(decision, entry.new, self.batch.point))
         else:
@@ -303,6 +307,8 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "begin_instances": lambda b, _: (b.now, b.worker),
     "advance_steps": lambda b, rows: (b.now, b.worker, len(rows)),
     "finish_instances": lambda b, rows: (b.now, b.worker, len(rows)),
+    "undo_steps": lambda b, rows: (b.now, b.worker, len(rows)),
+    "end_rollbacks": lambda b, rows: (b.now, b.worker, len(rows)),
     "insert_instances": lambda b, _: (b.now, b.worker),
     "update_instances": lambda b, rows: (b.now, b.worker, len(rows)),
     "migrate_instances": lambda b, rows: (b.now, b.worker, len(rows)),

@@ -81,3 +81,24 @@ def finished(decision: Decision) -> tuple[Any, ...]:
         closed.id, closed.at, left.node, left.token, closed.chosen, output, opened.node, decision.released[0].fence,
         after.entity_version, opened.id, opened.key,
     )  # fmt: skip
+
+
+def undone(decision: Decision) -> tuple[Any, ...]:
+    """A row of undo_steps."""
+    after, closed, dispatch = decision.instance, decision.closed[0], decision.dispatches[0]
+    id, (done, begun), (of, following) = after.id, decision.events, decision.moved
+    return (
+        id, id[15], after.org, after.version, encode_state(after.state), dispatch.path, dispatch.fence, closed.at,
+        closed.id, done.node, done.token, closed.output, of.id, of.at, dispatch.step, begun.node, begun.token,
+        following.id, following.at, dispatch.queue, dispatch.timeout,
+    )  # fmt: skip
+
+
+def rolled_back(decision: Decision) -> tuple[Any, ...]:
+    """A row of end_rollbacks."""
+    after, closed, released, [of] = decision.instance, decision.closed[0], decision.released[0], decision.moved
+    id, (done, told, ended) = after.id, decision.events
+    return (
+        id, id[15], after.org, after.version, after.status, after.reason, released.path, released.fence, closed.at,
+        closed.id, done.node, done.token, closed.output, of.id, of.at, told.detail, ended.detail,
+    )  # fmt: skip

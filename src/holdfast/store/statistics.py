@@ -35,7 +35,6 @@ _BY_EVENT: Final = {
     "rollback_completed": "rolled_back",
     "step_retried": "retried",
     "compensation_retried": "retried",
-    "step_rolled_back": "rolled_back",
 }
 _UNCOUNTED: Final = frozenset({"end", "control"})
 
@@ -106,6 +105,7 @@ class Tally:
         found = [(event.node or FLOW, _BY_EVENT[event.type]) for event in decision.events if event.type in _BY_EVENT]
         if not decision.plain:
             found += [(o.node, o.status) for o in decision.opened if o.closed and o.behaviour not in _UNCOUNTED]
+        found += [(m.node, m.status) for m in decision.moved if m.node and m.status == "rolled_back"]
         for node, outcome in found:
             key = (after.org, after.flow, after.flow_version, node, outcome)
             counts[key] = counts.get(key, 0) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -33,6 +34,11 @@ _KEYWORDS: Final[dict[str, Scalar]] = {"TRUE": True, "FALSE": False, "NULL": Non
 
 def parse(text: str) -> Node:
     check_text(text)
+    return _parsed(text)
+
+
+@lru_cache(maxsize=1024)  # publishing looks at an expression several times, and wide flows repeat theirs
+def _parsed(text: str) -> Node:
     try:
         _screen(text, list(_PARSER.lex(text)))
         root = _Builder(text).node(_PARSER.parse(text), 1)

@@ -113,7 +113,9 @@ class Reading(Base):
         check_text(flow, "name of the flow")
         if since is not None and until is not None and from_datetime(since) >= from_datetime(until):
             raise Refused(
-                f"{until} is not after {since}.", code="PERIOD_INVALID", hint="Give `since` before `until`, or only one."
+                f"{until} is not after {since}.",
+                code="PERIOD_INVALID",
+                hint="Give `since` before `until`, or only one.",
             )
         return by_flow(await read_statistics(self._opened(), self.org, flow, version, since, until))
 

@@ -86,7 +86,8 @@ after update on holdfast.instances for each row when (
 
 create trigger instances_status
 after update of status on holdfast.instances for each row when (
-    old.status <> new.status and (old.status <> 'running' or new.status <> 'completed')
+    old.status <> new.status and (old.status <> 'running' or new.status not in ('completed', 'rolling_back'))
+    and (old.status <> 'rolling_back' or new.status <> 'failed')
 ) execute function holdfast.check_instance_move();
 
 create function holdfast.refuse_insert() returns trigger
@@ -126,7 +127,9 @@ on holdfast.steps for each row when (
 
 create trigger steps_status
 after update of status on holdfast.steps for each row when (
-    old.status <> new.status and (old.status <> 'running' or new.status <> 'completed')
+    old.status <> new.status and (old.status <> 'running' or new.status <> 'completed') and strpos(
+        ' pending>running completed>compensation compensation>rolled_back ',
+        ' ' || old.status || '>' || new.status || ' ') = 0
 ) execute function holdfast.check_step_move();
 
 create trigger steps_kept

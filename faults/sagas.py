@@ -1,0 +1,345 @@
+"""Sagas that go backwards, for victims: flows of every shape, the handlers they call, and the story of each.
+
+A story drives one instance to its end, from wherever it finds it: the process that begins it may die on the way, and
+the one that comes after tells the same story. Everything up to the failure, the cancel or the requeue passes without a
+fault; there the trap is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from faults.flows import CALLS
+from faults.victim import PATIENCE, PERSON, Life
+from faults.worker import Hands
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow
+from holdfast.core.status import TERMINAL
+from holdfast.errors import Busy, Conflict, StoreError
+
+STATUS: Final = "select status from holdfast.instances where id = %s and status = any(%s)"
+LATE: Final = "select 1 from holdfast.steps where instance_id = %s and node = '@late'"
+REPAIRED: Final = {"repaired": True}
+PAUSE: Final = 0.005
+RETRY_DELAY: Final = 0.02
+P = TypeVar("P", Flow, Branch)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Saga:
+    """`out` are the steps whose handlers must be running before the trap is set. `unsure` are those whose end depends
+    on whether their worker lives to tell it: such a step is taken back, or was never known to have succeeded."""
+
+    flow: Flow
+    story: str = "runs_by_itself"
+    out: tuple[str, ...] = ()
+    unsure: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def name(self) -> str:
+        return self.flow.build().name
+
+
+def undone(path: P, name: str, handler: str = "do", undo: str = "undo", **options: Any) -> P:
+    """A step with its compensation; the options are those of the compensation."""
+    return path.step(name, handler, retries=CALLS).on_failure(f"un_{name}", undo, **{"retries": CALLS, **options})
+
+
+def _linear() -> Flow:
+    flow = Flow("linear")
+    for name in ("one", "two", "three", "four"):
+        flow = undone(flow, name)
+    return undone(flow, "wrong", "fail")
+
+
+def _fork() -> Flow:
+    flow = undone(Flow("fork"), "first")
+    return flow.fork(
+        "both",
+        undone(undone(Branch(), "left"), "left_out", "linger"),
+        undone(undone(Branch(), "right"), "wrong", "fail"),
+        undone(Branch(), "right_out", "linger"),
+        Branch().step("much_later", "do", delay=3600).on_failure("un_much_later", "undo"),
+    ).join("met", "all")
+
+
+def _nested() -> Flow:
+    inner = undone(Branch(), "before").fork("inner", undone(Branch(), "deep"), undone(Branch(), "deep_out", "linger"))
+    chosen = Branch().condition("chosen", "input.amount > 100", otherwise=undone(Branch(), "small"))
+    return undone(Flow("nested"), "first").fork(
+        "outer",
+        inner.join("inner_met", "all"),
+        undone(chosen, "big"),
+        undone(undone(Branch(), "beside"), "wrong", "fail"),
+    ).join("outer_met", "all")  # fmt: skip
+
+
+def _save_point() -> Flow:
+    flow = undone(Flow("save_point"), "kept").save_point("here")
+    return undone(undone(undone(flow, "one"), "two"), "wrong", "fail")
+
+
+def _shaky() -> Flow:
+    flow = undone(undone(Flow("shaky"), "one"), "two", undo="undo_shakily", retry_delay=RETRY_DELAY)
+    return undone(flow, "wrong", "fail", "undo_shakily")
+
+
+def _dead(name: str) -> Flow:
+    """The compensation in the middle runs out of calls."""
+    flow = undone(Flow(name), "one")
+    return undone(undone(flow, "two", undo="undo_if_repaired", retries=2), "wrong", "fail")
+
+
+def _cancel() -> Flow:
+    return undone(Flow("cancel"), "first").fork(
+        "all",
+        undone(undone(Branch(), "done"), "obeys", "wait_for_ever"),
+        undone(Branch(), "obeys_in_a_thread", "wait_in_a_thread"),
+        undone(Branch(), "finishes", "finish_when_told"),
+        Branch().wait_event("nobody_comes"),
+    ).join("met", "all")  # fmt: skip
+
+
+def _race(name: str) -> Flow:
+    flow = undone(Flow(name), "first").fork(
+        "race", undone(Branch(), "fast", "overtake"), undone(Branch(), "slow", "finish_when_told")
+    )
+    return undone(undone(flow.join("won", "any"), "after"), "wrong", "fail")
+
+
+def _dlq() -> Flow:
+    flow = Flow("dlq", dlq=True).step("first", "do", retries=CALLS)
+    flow = flow.fork(
+        "both", Branch().step("wrong", "do_if_repaired", retries=CALLS), Branch().step("beside", "do", retries=CALLS)
+    )
+    return flow.join("met", "all").step("last", "do", retries=CALLS)
+
+
+def _human() -> Flow:
+    flow = undone(Flow("human"), "first").human("ask").on_failure("un_ask", "undo", retries=CALLS)
+    return undone(flow, "wrong", "fail")
+
+
+def _child() -> Flow:
+    """A sub-flow that is under way is cancelled, and takes back its own steps before its parent goes on."""
+    return undone(Flow("child"), "first").fork(
+        "both", Branch().sub_flow("sub", "inside").on_failure("un_sub", "undo", retries=CALLS),
+        undone(Branch(), "wrong", "fail"),
+    ).join("met", "all")  # fmt: skip
+
+
+INSIDE: Final = undone(undone(Flow("inside"), "inner"), "inner_out", "wait_for_ever")
+
+SAGAS: Final = {
+    saga.name: saga
+    for saga in (
+        Saga(_linear()),
+        Saga(_fork(), out=("left_out", "right_out")),
+        Saga(_nested(), out=("deep_out",)),
+        Saga(_save_point()),
+        Saga(_shaky()),
+        Saga(_dead("dead")),
+        Saga(_cancel(), "is_cancelled", ("obeys", "obeys_in_a_thread", "finishes"), frozenset({"finishes"})),
+        Saga(_race("late")),
+        Saga(_race("too_late"), out=("slow",), unsure=frozenset({"slow"})),
+        Saga(_dlq(), "is_repaired"),
+        Saga(_dead("repaired"), "is_undone_again"),
+        Saga(_human(), "is_decided"),
+        Saga(_child(), out=("inner_out",)),
+    )
+}
+
+
+def saga_of(flow: str) -> Saga:
+    return SAGAS["child" if flow == "inside" else flow]
+
+
+# --- handlers -----------------------------------------------------------------------------------------------------
+
+
+class Crew:
+    """Every call is told to the witness when it begins."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self._begun: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._loop = asyncio.get_running_loop()
+
+    async def begin(self, ctx: Context, data: Any) -> dict[str, Any]:
+        answer = await self._hands.witness(ctx, data)
+        self._begun[ctx.step].set()
+        return {"by": ctx.step, **answer}
+
+    async def are_out(self, saga: Saga) -> None:
+        for step in saga.out:
+            await self._begun[step].wait()
+
+    async def _see(self, question: str, *values: Any) -> None:
+        """Until the database has an answer. A connection of its own, which no failpoint counts."""
+        async with await psycopg.AsyncConnection.connect(self._hands.task.dsn, autocommit=True) as eyes:
+            while not await (await eyes.execute(question, values)).fetchone():
+                await asyncio.sleep(PAUSE)
+
+    async def do(self, ctx: Context, data: Any) -> Any:
+        return await self.begin(ctx, data)
+
+    undo = do
+
+    async def fail(self, ctx: Context, data: Any) -> Any:
+        """For good, but not before those who shall be out are out. A later call comes after a death and finds none."""
+        await self.begin(ctx, data)
+        if ctx.attempt == 1:
+            await self.are_out(saga_of(ctx.flow))
+            if ctx.flow == "late":
+                await self._see(LATE, ctx.instance)
+        if saga_of(ctx.flow).story != is_undone_again.__name__:
+            self._hands.trap.set()
+        raise DoNotRetry("it cannot be done")
+
+    async def linger(self, ctx: Context, data: Any) -> Any:
+        """Comes back when the rollback has begun without it."""
+        answer = await self.begin(ctx, data)
+        await self._see(STATUS, ctx.instance, ["rolling_back"])
+        return answer
+
+    async def wait_for_ever(self, ctx: Context, data: Any) -> Any:
+        await self.begin(ctx, data)
+        await asyncio.Event().wait()
+
+    def wait_in_a_thread(self, ctx: Context, data: Any) -> Any:
+        asyncio.run_coroutine_threadsafe(self.begin(ctx, data), self._loop).result()
+        while not ctx.cancelled:
+            Event().wait(PAUSE)
+        raise RuntimeError("stopped when told")
+
+    async def overtake(self, ctx: Context, data: Any) -> Any:
+        """Wins a race that the other one has entered."""
+        answer = await self.begin(ctx, data)
+        await self._begun["slow"].wait()
+        return answer
+
+    async def finish_when_told(self, ctx: Context, data: Any) -> Any:
+        """Told to stop, it succeeds all the same: at once, or when the rollback has begun."""
+        answer = await self.begin(ctx, data)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if ctx.flow != "late":
+                await self._see(STATUS, ctx.instance, ["rolling_back"])
+        return answer
+
+    async def undo_shakily(self, ctx: Context, data: Any) -> Any:
+        answer = await self.begin(ctx, data)
+        if ctx.attempt <= 2:
+            raise ConnectionError("the first two calls fail")
+        return answer
+
+    async def do_if_repaired(self, ctx: Context, data: Any) -> Any:
+        answer = await self.begin(ctx, data)
+        if data != REPAIRED:
+            self._hands.trap.set()
+            raise DoNotRetry("not with this input")
+        return answer
+
+    async def undo_if_repaired(self, ctx: Context, data: Any) -> Any:
+        answer = await self.begin(ctx, data)
+        if data != REPAIRED:
+            raise ValueError("not with this input")
+        return answer
+
+
+HANDLERS: Final = (
+    "do", "undo", "fail", "linger", "wait_for_ever", "wait_in_a_thread", "overtake", "finish_when_told", "undo_shakily",
+    "do_if_repaired", "undo_if_repaired",
+)  # fmt: skip
+
+
+def register(engine: Engine, hands: Hands) -> None:
+    hands.crew = Crew(hands)
+    for name in HANDLERS:
+        engine.register(name, getattr(hands.crew, name))
+
+
+async def publish(engine: Engine) -> None:
+    await engine.publish(INSIDE.build())
+    for saga in SAGAS.values():
+        await engine.publish(saga.flow.build())
+
+
+# --- stories ------------------------------------------------------------------------------------------------------
+
+
+async def tell(engine: Engine, hands: Hands, life: Life) -> None:
+    """The story of the life's flow, until nothing is left to do."""
+    saga = SAGAS[life.flow]
+    async with asyncio.timeout(PATIENCE):
+        given = {"key": life.key, "amount": 200}
+        id = str((await _insist(lambda: engine.start(life.flow, given, key=life.key))).id)
+        await globals()[saga.story](engine, hands, saga, id)
+        await engine.drain()
+
+
+async def runs_by_itself(engine: Engine, hands: Hands, saga: Saga, id: str) -> None:
+    await engine.wait(id)
+
+
+async def is_cancelled(engine: Engine, hands: Hands, saga: Saga, id: str) -> None:
+    if (await engine.get(id)).status not in (*TERMINAL, "rolling_back"):
+        await hands.crew.are_out(saga)
+        hands.trap.set()
+        await _insist(lambda: engine.cancel(id, by=PERSON, reason="not wanted any more"))
+    await engine.wait(id)
+
+
+async def is_repaired(engine: Engine, hands: Hands, saga: Saga, id: str) -> None:
+    await _reached(engine, id, "dlq")
+    hands.trap.set()
+    await _requeue_all(engine, id)
+    await engine.wait(id)
+
+
+async def is_undone_again(engine: Engine, hands: Hands, saga: Saga, id: str) -> None:
+    await engine.wait(id)
+    hands.trap.set()
+    await _requeue_all(engine, id)
+
+
+async def is_decided(engine: Engine, hands: Hands, saga: Saga, id: str) -> None:
+    while not (tasks := await engine.tasks(id)):
+        await asyncio.sleep(PAUSE)
+    if tasks[0].closed_at is None:
+        await engine.claim(tasks[0].id, by=PERSON)
+        await engine.decide(tasks[0].id, by=PERSON, decision="confirmed")
+    await engine.wait(id)
+
+
+async def _reached(engine: Engine, id: str, status: str) -> None:
+    while (await engine.get(id)).status not in (*TERMINAL, status):
+        await asyncio.sleep(PAUSE)
+
+
+async def _requeue_all(engine: Engine, id: str) -> None:
+    for letter in await engine.dead_letters(id):
+        if letter.resolved_at is None:
+            await _insist(lambda letter=letter: engine.requeue(letter.id, REPAIRED, by=PERSON, reason="repaired"))
+
+
+async def _insist(call: Callable[[], Awaitable[T]]) -> T | None:
+    """Again until it is known to have been heard: a refusal after that says so as well."""
+    is_asked = False
+    while True:
+        try:
+            return await call()
+        except (StoreError, Busy):
+            is_asked = True
+        except Conflict:
+            if is_asked:
+                return None
+            raise

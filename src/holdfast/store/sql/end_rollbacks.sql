@@ -1,0 +1,44 @@
+-- The plain end backwards, all its tables at once: the last compensation is done and the instance is over.
+with i as (
+    update holdfast.instances t set version = u.version, status = u.status, reason = u.reason, state = '{}',
+        waiting_kind = null, waiting_until = null, completed_at = $18::timestamptz, updated_at = $18::timestamptz,
+        last_by = $19::uuid
+    from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+        $9::timestamptz[], $10::uuid[], $11::text[], $12::text[], $13::jsonb[], $14::uuid[], $15::timestamptz[], $16::jsonb[],
+        $17::jsonb[])
+        as u(instance, bucket, org, version, status, reason, path, fence, at, done, done_node, done_token, output, of, of_at,
+            told, ended)
+    where t.id = any(array[u.instance]) and t.bucket = u.bucket and t.version = u.version - 1
+    returning u.instance, u.bucket, u.org, u.version, u.status, u.path, u.fence, u.at, u.done, u.done_node, u.done_token,
+        u.output, u.of, u.of_at, u.told, u.ended
+), w as (
+    delete from holdfast.work t using i
+    where t.instance_id = any(array[i.instance]) and t.bucket = i.bucket and t.path = i.path and t.fence = i.fence
+        and t.worker is not distinct from $19::uuid
+    returning 1
+), s as (
+    update holdfast.steps t set status = x.status,
+        outcome = case when x.part = 1 then 'completed' else t.outcome end,
+        output = case when x.part = 1 then i.output else t.output end,
+        closed_version = case when x.part = 1 then i.version else t.closed_version end,
+        closed_ordinal = case when x.part = 1 then 0 else t.closed_ordinal end,
+        closed_by = case when x.part = 1 then 'system' else t.closed_by end,
+        closed_at = case when x.part = 1 then $18::timestamptz else t.closed_at end
+    from i
+    cross join lateral (values (1, i.done, i.at, 'completed'), (2, i.of, i.of_at, 'rolled_back')) as x(part, id, at, status)
+    where t.instance_id = any(array[i.instance]) and t.bucket = i.bucket and t.created_at = x.at and t.id = x.id
+        and (x.part > 1) = (num_nulls(t.closed_at) = 0)
+    returning 1
+), e as (
+    insert into holdfast.events (instance_id, bucket, org_id, version, ordinal, type, node, token, actor, detail, created_at)
+    select i.instance, i.bucket, i.org, i.version, 1, 'compensation_completed', i.done_node, i.done_token, 'system',
+        jsonb_build_object('undoes', encode(uuid_send(i.of), 'hex')), $18::timestamptz
+    from i
+    union all
+    select i.instance, i.bucket, i.org, i.version, 2, 'rollback_completed', null, null, 'system', i.told, $18::timestamptz from i
+    union all
+    select i.instance, i.bucket, i.org, i.version, 3, 'instance_' || i.status, null, null, 'system', i.ended, $18::timestamptz
+    from i
+)
+select holdfast.expect('end_rollbacks',
+    least((select count(*) from i), (select count(*) from w), (select count(*) from s) / 2), $20::bigint)

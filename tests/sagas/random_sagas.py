@@ -1,0 +1,254 @@
+"""Random sagas on a real database, many at once: worker processes that die, operators and people that interfere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import psycopg
+from definitions.random_flows import Shape, Writer
+from promises import Call, Row, Tale, check
+from saga_process import SHORT, TABLE, may_hang
+
+from holdfast import Engine, Flow
+from holdfast.definitions.model import Definition
+from holdfast.errors import HoldfastError
+from holdfast.testing import advance
+
+WORKERS: Final = 2
+LEASE: Final = 4.0
+ROUND: Final = 25.0  # seconds of the sagas' own time between two looks
+MOST_ROUNDS: Final = 80
+QUIET: Final = """
+select (select count(*) from holdfast.work where queue <> ''), (select count(*) from holdfast.signals),
+    (select count(*) from holdfast.timers where due_at <= holdfast.clock())
+"""
+LEFT: Final = """
+select (select count(*) from holdfast.work), (select count(*) from holdfast.signals),
+    (select count(*) from holdfast.timers), (select count(*) from holdfast.tasks where closed_at is null),
+    (select count(*) from holdfast.key_waits)
+"""
+
+
+class SagaWriter(Writer):
+    """Some steps have a time limit, because some handlers hang."""
+
+    def name(self, kind: str) -> str:
+        return super().name(kind)
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), **({"timeout": SHORT} if may_hang(f"step{self.names}") else {})}
+
+
+def random_saga(seed: int) -> Definition:
+    luck = Random(seed)
+    shape = Shape(depth=4, size=luck.choice([6, 10, 14]), delays=luck.random() < 0.4)
+    options = {"dlq": luck.random() < 0.2, "retries": luck.randint(1, 3), "timeout": luck.choice([None] * 5 + [120])}
+    return SagaWriter(luck.randint, shape).flow(Flow(f"random-{seed}", **options)).build()
+
+
+CHILD: Final = (
+    Flow("child").step("c1", "work", retries=2).on_failure("undo_c1", "undo", retries=2)
+    .step("c2", "work").on_failure("undo_c2", "undo").build()
+)  # fmt: skip
+
+
+class Crowd:
+    """Some sagas, started together and driven to their ends."""
+
+    def __init__(self, engine: Engine, connection: psycopg.AsyncConnection[Any], seeds: range) -> None:
+        self.engine = engine
+        self.connection = connection
+        self.definitions = {(d := random_saga(seed)).name: d for seed in seeds} | {"child": CHILD}
+        self.luck = Random(seeds.start)
+        self.killed: set[int] = set()
+        self.suspended: set[str] = set()
+        self.rounds = 0
+        self.counted: Counter[str] = Counter()
+        self._processes: list[subprocess.Popen[str]] = []
+
+    async def run(self, kills: int) -> None:
+        for definition in self.definitions.values():
+            await self.engine.publish(definition)
+        async with self._workers():
+            for name in self.definitions.keys() - {"child"}:
+                value = self.luck.choice([{}, {"n": 2, "ok": True}, {"n": 3, "kind": "a"}, {"n": 0}])
+                await self.engine.start(name, value)
+            when = {self.luck.randint(0, 5) for _ in range(kills)}
+            while await self._alive():
+                self.rounds += 1
+                assert self.rounds < MOST_ROUNDS, f"{len(await self._alive())} sagas come to no end"
+                await self._interfere(is_early=self.rounds < 12)
+                if self.rounds - 1 in when:
+                    self._kill_one()
+                await self._quiet()
+                await self._help()
+                await advance(self.engine, seconds=ROUND)
+            await self._repair()
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _workers(self) -> AsyncIterator[None]:
+        try:
+            for _ in range(WORKERS):
+                self._processes.append(_worker(self.engine.dsn))
+            yield
+        finally:
+            for process in self._processes:
+                process.kill()
+                process.wait()
+                process.stdout.close()  # type: ignore[union-attr]
+
+    def _kill_one(self) -> None:
+        """In the middle of whatever it does; another one takes its place."""
+        victim = self.luck.choice(self._processes)
+        victim.kill()
+        victim.wait()
+        victim.stdout.close()  # type: ignore[union-attr]
+        self._processes.remove(victim)
+        self.killed.add(victim.pid)
+        self._processes.append(_worker(self.engine.dsn))
+
+    # --- what people and operators do -------------------------------------------------------------------------------
+
+    async def _alive(self) -> list[str]:
+        return [str(id) for (id,) in await self._ask(
+            "select id from holdfast.instances where status not in ('completed', 'failed', 'cancelled', 'aborted')"
+        )]  # fmt: skip
+
+    async def _interfere(self, *, is_early: bool) -> None:
+        """While handlers run; what is too late by then is refused."""
+        chance = 0.03 if is_early else 0.15  # what has been going on for long is brought to an end
+        for id in await self._alive():
+            roll = self.luck.random()
+            if roll < chance:
+                await self._try("cancelled", self.engine.cancel(id, by="ops", reason="enough"))
+            elif roll < chance * 1.3:
+                await self._try("aborted", self.engine.abort(id, by="ops", reason="enough"))
+            elif is_early and roll < chance * 2:
+                await self._try("suspended", self.engine.suspend(id))
+                self.suspended.add(id)
+
+    async def _help(self) -> None:
+        for id in self.suspended:
+            await self._try("resumed", self.engine.resume(id))
+        self.suspended.clear()
+        for task in await self.engine.tasks(limit=1000):
+            decision = "rejected" if self.luck.random() < 0.1 else "confirmed"
+            await self._try(decision, self.engine.decide(task.id, by="ann", decision=decision, data={"n": 4}))
+        for id, node, event in await self._awaited_events():
+            await self._try("events", self.engine.signal(id, event, {"n": 5}, node=node))
+        for letter in await self.engine.dead_letters(source="step", limit=1000):
+            await self._try("requeued", self.engine.requeue(letter.id, input={"lucky": True, "n": 3}))
+
+    async def _awaited_events(self) -> list[tuple[str, str, str]]:
+        waiting = await self._ask("select instance_id, node from holdfast.steps where status = 'waiting'")
+        flows = dict(await self._ask("select id, flow from holdfast.instances"))
+        return [
+            (str(id), node, event)
+            for id, node in waiting
+            if (event := _event_of(self.definitions[flows[id]], node)) is not None
+        ]
+
+    async def _repair(self) -> None:
+        """Compensations that failed run again while their instances stay what they are."""
+        letters = await self.engine.dead_letters(source="compensation", limit=1000)
+        for letter in letters:
+            if self.luck.random() < 0.5:
+                await self._try("repaired", self.engine.requeue(letter.id, input={"lucky": True}))
+        await self._quiet()
+
+    async def _try(self, what: str, action: Awaitable[Any]) -> None:
+        with suppress(HoldfastError):  # somebody or something was faster
+            await action
+            self.counted[what] += 1
+
+    async def _quiet(self) -> None:
+        """Nothing is due any more; until then the workers have something to do."""
+        deadline = time.monotonic() + 60
+        while any((await self._ask(QUIET))[0]):
+            assert time.monotonic() < deadline, f"work is left that nobody does: {await self._ask(QUIET)}"
+            await asyncio.sleep(0.03)
+
+    async def _ask(self, question: str) -> list[Any]:
+        return await (await self.connection.execute(question)).fetchall()  # type: ignore[arg-type]
+
+    # --- what became of them ----------------------------------------------------------------------------------------
+
+    async def verify(self) -> Counter[str]:
+        """The queue is empty, and every saga has kept its promises; answers how they ended."""
+        assert set((await self._ask(LEFT))[0]) == {0}, "something is still queued"
+        ends: Counter[str] = Counter()
+        for name, tale in (await self._tales()).items():
+            try:
+                check(tale)
+            except AssertionError as broken:
+                raise AssertionError(f"{name}: {broken}\n{tale}") from None
+            ends[tale.status] += 1
+            ends["disturbed"] += tale.is_disturbed
+            ends["rolled back"] += any(row.node == "@rollback" for row in tale.rows)
+            ends["calls"] += sum(call.what == "begun" for call in tale.calls)
+        return ends
+
+    async def _tales(self) -> dict[str, Tale]:
+        rows: defaultdict[Any, list[Row]] = defaultdict(list)
+        calls: defaultdict[str, list[Call]] = defaultdict(list)
+        for id, *row, v0, o0, v1, o1 in await self._ask(
+            "select instance_id, node, kind, run, status, outcome, opened_version, opened_ordinal, closed_version,"
+            " closed_ordinal from holdfast.steps where behaviour <> 'end'"
+        ):
+            rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1)))
+        for id, *call in await self._ask("select instance, seq, step, attempt, what, pid from public.tale order by seq"):
+            calls[id].append(Call(*call))
+        to_root = {id for (id,) in await self._ask(
+            "select instance_id from holdfast.steps where node = '@rollback' and (detail ->> 'root')::bool"
+        )}  # fmt: skip
+        instances = await self._ask("select id, flow, status from holdfast.instances")
+        return {
+            f"{flow} {id}": Tale(
+                self.definitions[flow], status, rows[id], calls[str(id)], id in to_root, frozenset(self.killed)
+            )
+            for id, flow, status in instances
+        }
+
+
+def _event_of(definition: Definition, node: str) -> str | None:
+    from holdfast.definitions.model import WaitEvent, every_item
+
+    return next((i.event for i in every_item(definition.items) if isinstance(i, WaitEvent) and i.name == node), None)
+
+
+def _worker(dsn: str) -> subprocess.Popen[str]:
+    options = json.dumps({"lease": LEASE, "scan": 0.5})
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("saga_process.py")), dsn, options],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+async def run_crowd(dsn: str, seeds: range, kills: int) -> Counter[str]:
+    """Drive these sagas to their ends and check each; answers what happened."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(TABLE)
+        async with Engine(dsn) as engine:
+            began = time.monotonic()
+            crowd = Crowd(engine, connection, seeds)
+            await crowd.run(kills)
+            ends = await crowd.verify()
+    ends.update(crowd.counted)
+    ends["rounds"], ends["kills"] = crowd.rounds, len(crowd.killed)
+    ends["milliseconds"] = round(1000 * (time.monotonic() - began))
+    return ends
