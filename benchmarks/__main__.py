@@ -38,6 +38,7 @@ CASES = {
     "starvation": Case(priorities.starvation, "the least urgent among the most urgent"),
     "keys": Case(scale.keys, "concurrent starts that share keys"),
     "sagas": Case(sagas.throughput, "compensations: defined, and run"),
+    "rollback": Case(sagas.alone, "one flow that is taken back, alone"),
     "branches": Case(sagas.branches, "10, 100 and 1,000 parallel branches in one flow"),
     "cancel": Case(sagas.cancel, "a cancel of 1,000 running branches"),
 }

@@ -56,6 +56,18 @@ async def load(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - begin}
 
 
+async def alone(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+    """One flow at a time, from its start to its end."""
+    took: list[float] = []
+    async with engine.worker():
+        for number in range(task["flows"] + 20):
+            begin = time.perf_counter()
+            ended = await engine.wait((await engine.start(task["flow"], {"n": number})).id)
+            took.append(time.perf_counter() - begin)
+            assert ended.status == task["ends"], ended
+    return {"latencies": took[20:]}
+
+
 async def branches(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     """One flow of so many parallel branches, from its start to its end."""
     width = task["width"]
@@ -98,7 +110,7 @@ async def cancel(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": max(told) - committed}
 
 
-MODES = {mode.__name__: mode for mode in (load, branches, cancel)}
+MODES = {mode.__name__: mode for mode in (load, alone, branches, cancel)}
 
 
 async def main() -> None:

@@ -23,7 +23,15 @@ from holdfast import Branch, Context, DoNotRetry, Engine, Flow
 from holdfast.core.status import TERMINAL
 from holdfast.errors import Busy, Conflict, StoreError
 
-STATUS: Final = "select status from holdfast.instances where id = %s and status = any(%s)"
+TURNED: Final = """
+select 1 from holdfast.instances i where i.id = %s and (
+    i.status = 'rolling_back' or exists (select from holdfast.dead_letters d where d.instance_id = i.id))
+"""
+QUIET: Final = """
+select 1 where not exists (
+    select from holdfast.steps
+    where instance_id = %s and behaviour = 'work' and closed_at is null and node <> all(%s))
+"""
 LATE: Final = "select 1 from holdfast.steps where instance_id = %s and node = '@late'"
 REPAIRED: Final = {"repaired": True}
 PAUSE: Final = 0.005
@@ -34,12 +42,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Saga:
-    """`out` are the steps whose handlers must be running before the trap is set. `unsure` are those whose end depends
-    on whether their worker lives to tell it: such a step is taken back, or was never known to have succeeded."""
+    """`out` are the steps whose handlers must be running before the trap is set, `pending` those that wait for their
+    time then; all others have ended. `unsure` are those whose end depends on whether their worker lives to tell it:
+    such a step is taken back, or was never known to have succeeded."""
 
     flow: Flow
     story: str = "runs_by_itself"
     out: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
     unsure: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -117,7 +127,10 @@ def _race(name: str) -> Flow:
 def _dlq() -> Flow:
     flow = Flow("dlq", dlq=True).step("first", "do", retries=CALLS)
     flow = flow.fork(
-        "both", Branch().step("wrong", "do_if_repaired", retries=CALLS), Branch().step("beside", "do", retries=CALLS)
+        "both",
+        Branch().step("wrong", "do_if_repaired", retries=CALLS),
+        Branch().step("beside", "do", retries=CALLS),
+        Branch().step("beside_out", "linger", retries=CALLS),
     )
     return flow.join("met", "all").step("last", "do", retries=CALLS)
 
@@ -141,24 +154,20 @@ SAGAS: Final = {
     saga.name: saga
     for saga in (
         Saga(_linear()),
-        Saga(_fork(), out=("left_out", "right_out")),
+        Saga(_fork(), out=("left_out", "right_out"), pending=("much_later",)),
         Saga(_nested(), out=("deep_out",)),
         Saga(_save_point()),
         Saga(_shaky()),
         Saga(_dead("dead")),
-        Saga(_cancel(), "is_cancelled", ("obeys", "obeys_in_a_thread", "finishes"), frozenset({"finishes"})),
+        Saga(_cancel(), "is_cancelled", ("obeys", "obeys_in_a_thread", "finishes"), unsure=frozenset({"finishes"})),
         Saga(_race("late")),
         Saga(_race("too_late"), out=("slow",), unsure=frozenset({"slow"})),
-        Saga(_dlq(), "is_repaired"),
+        Saga(_dlq(), "is_repaired", ("beside_out",)),
         Saga(_dead("repaired"), "is_undone_again"),
         Saga(_human(), "is_decided"),
         Saga(_child(), out=("inner_out",)),
     )
 }
-
-
-def saga_of(flow: str) -> Saga:
-    return SAGAS["child" if flow == "inside" else flow]
 
 
 # --- handlers -----------------------------------------------------------------------------------------------------
@@ -177,9 +186,11 @@ class Crew:
         self._begun[ctx.step].set()
         return {"by": ctx.step, **answer}
 
-    async def are_out(self, saga: Saga) -> None:
+    async def are_out(self, saga: Saga, instance: str, *others: str) -> None:
+        """Those who shall be out are, and nobody else but these others."""
         for step in saga.out:
             await self._begun[step].wait()
+        await self._see(QUIET, instance, [*saga.out, *saga.pending, *others])
 
     async def _see(self, question: str, *values: Any) -> None:
         """Until the database has an answer. A connection of its own, which no failpoint counts."""
@@ -196,17 +207,17 @@ class Crew:
         """For good, but not before those who shall be out are out. A later call comes after a death and finds none."""
         await self.begin(ctx, data)
         if ctx.attempt == 1:
-            await self.are_out(saga_of(ctx.flow))
+            await self.are_out(SAGAS[ctx.flow], ctx.instance, ctx.step)
             if ctx.flow == "late":
                 await self._see(LATE, ctx.instance)
-        if saga_of(ctx.flow).story != is_undone_again.__name__:
+        if SAGAS[ctx.flow].story != is_undone_again.__name__:
             self._hands.trap.set()
         raise DoNotRetry("it cannot be done")
 
     async def linger(self, ctx: Context, data: Any) -> Any:
-        """Comes back when the rollback has begun without it."""
+        """Comes back when the rollback has begun without it, or somebody has to look after a dead letter."""
         answer = await self.begin(ctx, data)
-        await self._see(STATUS, ctx.instance, ["rolling_back"])
+        await self._see(TURNED, ctx.instance)
         return answer
 
     async def wait_for_ever(self, ctx: Context, data: Any) -> Any:
@@ -232,7 +243,7 @@ class Crew:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             if ctx.flow != "late":
-                await self._see(STATUS, ctx.instance, ["rolling_back"])
+                await self._see(TURNED, ctx.instance)
         return answer
 
     async def undo_shakily(self, ctx: Context, data: Any) -> Any:
@@ -244,6 +255,8 @@ class Crew:
     async def do_if_repaired(self, ctx: Context, data: Any) -> Any:
         answer = await self.begin(ctx, data)
         if data != REPAIRED:
+            if ctx.attempt == 1:
+                await self.are_out(SAGAS[ctx.flow], ctx.instance, ctx.step)
             self._hands.trap.set()
             raise DoNotRetry("not with this input")
         return answer
@@ -292,7 +305,7 @@ async def runs_by_itself(engine: Engine, hands: Hands, saga: Saga, id: str) -> N
 
 async def is_cancelled(engine: Engine, hands: Hands, saga: Saga, id: str) -> None:
     if (await engine.get(id)).status not in (*TERMINAL, "rolling_back"):
-        await hands.crew.are_out(saga)
+        await hands.crew.are_out(saga, id)
         hands.trap.set()
         await _insist(lambda: engine.cancel(id, by=PERSON, reason="not wanted any more"))
     await engine.wait(id)

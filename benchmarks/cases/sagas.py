@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, median_ms
 from benchmarks.children import SAGAS, measure
 from benchmarks.report import Bar, Row
 
@@ -50,6 +50,21 @@ def throughput(bench: Bench) -> list[Row]:
             f"{saga:,.0f} flows/s forward, {broken:,.0f} there and back",
         ),
     ]
+
+
+def alone(bench: Bench) -> list[Row]:
+    """One flow at a time: how long it takes to run five steps, and how long to take them back."""
+    flows = bench.size(300, 50)
+
+    def median(flow: str, ends: str) -> float:
+        return median_ms(run(bench, "alone", flow=flow, ends=ends, flows=flows))
+
+    medians = bench.alternate(
+        {"saga": lambda: median("saga", "completed"), "broken": lambda: median("broken", "failed")}
+    )
+    there, both = medians["saga"], medians["broken"]
+    detail = f"{there:.2f} ms there, {both - there:.2f} ms back"
+    return [Row("time of taking five steps back against running them", (both - there) / there, Bar("≤", 1.5), detail)]
 
 
 def branches(bench: Bench) -> list[Row]:

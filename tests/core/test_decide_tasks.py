@@ -139,7 +139,7 @@ def test_without_an_edge_of_its_own_a_decision_takes_completed() -> None:
 
 @pytest.mark.parametrize(
     ("decision", "status"),
-    [("confirmed", "confirmed"), ("approved", "confirmed"), ("completed", "completed"), ("postponed", "completed")],
+    [("confirmed", "confirmed"), ("approved", "confirmed"), ("completed", "completed")],
 )
 def test_the_status_of_the_step_follows_the_decision(decision: str, status: str) -> None:
     run = desk(line(human())).decide("ask", decision)
@@ -166,6 +166,13 @@ def test_a_decision_the_step_does_not_offer_is_refused() -> None:
     with pytest.raises(Refused, match="DECISION_NOT_OFFERED"):
         run.decide("review", "timeout")
     assert run.task_at("review")
+
+
+@pytest.mark.parametrize("decision", ["postponed", "rejcted", "maybe"])
+def test_what_is_neither_yes_nor_no_is_refused_where_nothing_else_is_offered(decision: str) -> None:
+    run = desk(line(human()))
+    with pytest.raises(Refused, match=r"DECISION_NOT_OFFERED.*confirmed, rejected"):
+        run.decide("ask", decision)
 
 
 def test_a_task_is_decided_once() -> None:
@@ -401,7 +408,7 @@ def _act(run: Desk, random: Random) -> None:
     chosen = random.random()
     if chosen < 0.5 and run.open:
         task = random.choice(sorted(run.open.values(), key=lambda t: t.id))
-        decision = random.choice(["confirmed", "completed", "drop", "postponed", "rejected"])
+        decision = random.choice(["confirmed", "completed", "drop", "rejected"])
         run.decide(task.node, decision, payload=random.choice([None, {"k": 1}]))
     elif chosen < 0.7:
         due = [t.node for t in run.tokens.values() if any(w.kind == "due" for w in t.waits)]

@@ -6,20 +6,16 @@ from typing import Any
 
 import pytest
 from core_graphs import chain, condition, edge, end, join, program, split, state, task
-from core_random_graphs import graphs
 from core_run import BOOM, Run
 from core_world import World
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.graph import Child, Edge, Node, Policy, Retry
 from holdfast.core import rollback as rolling
 from holdfast.core.decision import Release
-from holdfast.core.program import Program, link
+from holdfast.core.program import Program
 from holdfast.core.signals import Abort, Actor, Cancel, Failure, Requeue, Resume, Suspend, WorkDone, WorkFailed
 from holdfast.core.state import Undo
-from holdfast.errors import Conflict, DefinitionError, Refused
+from holdfast.errors import Conflict, Refused
 
 SAGA = Policy(on_error="rollback", on_cancel="rollback", data="value", missing="zero")
 ADA = Actor("ada")
@@ -302,12 +298,10 @@ def test_a_race_that_everybody_loses_fails_at_its_join() -> None:
 
 
 def test_a_compensation_is_called_as_often_as_it_says_and_the_row_stays_the_same() -> None:
-    run = Run(line(*undoable("a"), retry=Retry(calls=3))).start().fail("a").fail("un-a").fail("un-a")
-    assert (run.row("un-a").calls, run.row("a").status, run.row("a").error != run.row("un-a").error) == (
-        3,
-        "compensation",
-        True,
-    )
+    other = Failure("OTHER", "not now")
+    run = Run(line(*undoable("a"), retry=Retry(calls=3))).start().fail("a").fail("un-a", other).fail("un-a", other)
+    assert (run.row("un-a").calls, run.row("a").status) == (3, "compensation")
+    assert (b"BOOM" in (run.row("a").error or b""), run.last.error) == (True, None)
     run.done("un-a")
     assert (run.status, run.row("a").status, len(run.rows("un-a"))) == ("failed", "rolled_back", 1)
 
@@ -339,7 +333,7 @@ def test_a_dead_compensation_runs_again_and_the_instance_stays_what_it_is() -> N
     assert [str(row.status) for row in run.rows("un-b")] == ["superseded", "completed"]
 
 
-# --- cancel, abort, suspend, time --------------------------------------------------------------------------------------
+# --- cancel, abort, suspend, time -------------------------------------------------------------------------------------
 
 
 def test_a_cancel_tells_handlers_to_stop_and_takes_back_what_they_still_complete() -> None:
@@ -455,18 +449,16 @@ def test_a_sub_flow_that_completes_after_the_cancel_is_undone_by_its_own_compens
 def test_the_random_worlds_turn_red_for_a_wrong_order(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
     right = rolling.backwards
     monkeypatch.setattr(rolling, "backwards", lambda *known: iter(list(wrong(list(right(*known))))))
+    with pytest.raises(AssertionError, match=r"promised order|left behind|may not become"):
+        _many_worlds()
 
-    @settings(
-        max_examples=150, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(graph=graphs(), seed=st.integers(0, 2**32))
-    def look(graph: Any, seed: int) -> None:
-        try:
-            known = link(compile_graph(graph))
-        except DefinitionError:
-            return
-        World(known, seed).run(steps=30)
 
-    with pytest.raises(AssertionError):
-        look()
+def test_the_random_worlds_are_green_for_the_right_one() -> None:
+    _many_worlds()
+
+
+def _many_worlds() -> None:
+    for mode in ("all", "any"):
+        known = forked(["a1", "a2"], ["b1", "b2"], mode=mode)
+        for seed in range(100):
+            World(known, seed).run(steps=30)

@@ -94,7 +94,7 @@ async def test_results_that_cannot_be_stored_fail_their_step(engine: Engine) -> 
     await engine.drain(timeout=30)
     for code, instance in started.items():
         [step] = await engine.steps(instance.id)
-        assert (step.status, step.attempts, step.error["code"]) == ("failed", 1, code)
+        assert (step.status, step.attempts, step.error["code"]) == ("rolled_back", 1, code)
         assert (await engine.get(instance.id)).status == "failed"
 
 
@@ -106,7 +106,7 @@ async def test_an_error_message_with_characters_the_database_refuses(engine: Eng
     instance = await engine.start("bad")
     await engine.drain(timeout=30)
     [step] = await engine.steps(instance.id)
-    assert step.status == "failed"
+    assert step.status == "rolled_back"
     assert len(step.error["message"]) < 5000
 
 

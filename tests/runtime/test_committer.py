@@ -109,7 +109,7 @@ async def test_a_cancel_from_elsewhere_beats_a_commit_without_locks(engine: Engi
         assert engine.stats().results_rejected == 0
     assert ended.status == "cancelled"
     assert [(s.status, s.output) for s in await engine.steps(instance.id) if s.behaviour == "work"] == [
-        ("completed", "late")
+        ("rolled_back", "late")
     ]
 
 
@@ -169,7 +169,7 @@ async def test_a_result_the_database_refuses_fails_only_its_own_step(engine: Eng
     for instance in bad:
         failed = await engine.get(instance.id)
         assert (failed.status, failed.error["code"]) == ("failed", "RESULT_REFUSED")
-        assert [s.status for s in await engine.steps(instance.id) if s.behaviour == "work"] == ["failed"]
+        assert [s.status for s in await engine.steps(instance.id) if s.behaviour == "work"] == ["rolled_back"]
 
 
 async def test_a_request_the_database_refuses_is_answered(engine: Engine, evidence: Evidence) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from letters import POISON, buried, counter, send
 
-from holdfast import Engine
+from holdfast import DoNotRetry, Engine, Flow
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.dead_letters import LetterFilter
 from running import Evidence
@@ -148,3 +149,19 @@ async def test_letters_must_be_named(engine: Engine, evidence: Evidence) -> None
         await engine.requeue(letter, {"other": 1})
     with pytest.raises(Refused, match="TEXT_INVALID"):
         await engine.requeue(letter, by="a\0b")
+
+
+async def test_the_letter_of_a_paused_step_cannot_be_discarded_while_it_waits(engine: Engine) -> None:
+    async def broken(ctx: Any, data: Any) -> Any:
+        raise DoNotRetry("no")
+
+    engine.register("broken", broken)
+    await engine.publish(Flow("pausing", dlq=True).step("broken", "broken").build())
+    instance = await engine.start("pausing")
+    await engine.drain(timeout=20)
+    [letter] = await engine.dead_letters(instance.id)
+    assert (await engine.discard_dead_letters([letter.id])).left == [letter.id]
+    await engine.cancel(instance.id, by="ann", reason="given up")
+    await engine.drain(timeout=20)
+    settled = await engine.dead_letter(letter.id)
+    assert (settled.resolution, settled.resolved_by) == ("discarded", "ann")

@@ -15,12 +15,12 @@ from random import Random
 from typing import Any, Final
 
 import psycopg
-from definitions.random_flows import Shape, Writer
 from promises import Call, Row, Tale, check
 from saga_process import SHORT, TABLE, may_hang
 
+from definitions.random_flows import Shape, Writer
 from holdfast import Engine, Flow
-from holdfast.definitions.model import Definition
+from holdfast.definitions.model import Definition, WaitEvent, every_item
 from holdfast.errors import HoldfastError
 from holdfast.testing import advance
 
@@ -28,9 +28,14 @@ WORKERS: Final = 2
 LEASE: Final = 4.0
 ROUND: Final = 25.0  # seconds of the sagas' own time between two looks
 MOST_ROUNDS: Final = 80
+LONGEST: Final = "select ceil(extract(epoch from max(completed_at - created_at)))::int from holdfast.instances"
 QUIET: Final = """
 select (select count(*) from holdfast.work where queue <> ''), (select count(*) from holdfast.signals),
     (select count(*) from holdfast.timers where due_at <= holdfast.clock())
+"""
+UNDONE: Final = """
+select i.flow, i.status, s.node, s.status, s.calls, w.* from holdfast.work w
+join holdfast.instances i on i.id = w.instance_id left join holdfast.steps s on s.id = w.step_id
 """
 LEFT: Final = """
 select (select count(*) from holdfast.work), (select count(*) from holdfast.signals),
@@ -42,16 +47,13 @@ select (select count(*) from holdfast.work), (select count(*) from holdfast.sign
 class SagaWriter(Writer):
     """Some steps have a time limit, because some handlers hang."""
 
-    def name(self, kind: str) -> str:
-        return super().name(kind)
-
     def options(self) -> dict[str, Any]:
         return {**super().options(), **({"timeout": SHORT} if may_hang(f"step{self.names}") else {})}
 
 
 def random_saga(seed: int) -> Definition:
     luck = Random(seed)
-    shape = Shape(depth=4, size=luck.choice([6, 10, 14]), delays=luck.random() < 0.4)
+    shape = Shape(depth=4, size=luck.choice([8, 14, 24]), delays=luck.random() < 0.4)
     options = {"dlq": luck.random() < 0.2, "retries": luck.randint(1, 3), "timeout": luck.choice([None] * 5 + [120])}
     return SagaWriter(luck.randint, shape).flow(Flow(f"random-{seed}", **options)).build()
 
@@ -71,6 +73,7 @@ class Crowd:
         self.definitions = {(d := random_saga(seed)).name: d for seed in seeds} | {"child": CHILD}
         self.luck = Random(seeds.start)
         self.killed: set[int] = set()
+        self.bereaved: set[str] = set()  # sagas that were under way when a worker died
         self.suspended: set[str] = set()
         self.rounds = 0
         self.counted: Counter[str] = Counter()
@@ -83,13 +86,13 @@ class Crowd:
             for name in self.definitions.keys() - {"child"}:
                 value = self.luck.choice([{}, {"n": 2, "ok": True}, {"n": 3, "kind": "a"}, {"n": 0}])
                 await self.engine.start(name, value)
-            when = {self.luck.randint(0, 5) for _ in range(kills)}
+            when = {self.luck.randint(0, 3) for _ in range(kills)}
             while await self._alive():
                 self.rounds += 1
                 assert self.rounds < MOST_ROUNDS, f"{len(await self._alive())} sagas come to no end"
-                await self._interfere(is_early=self.rounds < 12)
                 if self.rounds - 1 in when:
-                    self._kill_one()
+                    await self._kill_one()
+                await self._interfere(is_early=self.rounds < 12)
                 await self._quiet()
                 await self._help()
                 await advance(self.engine, seconds=ROUND)
@@ -109,7 +112,7 @@ class Crowd:
                 process.wait()
                 process.stdout.close()  # type: ignore[union-attr]
 
-    def _kill_one(self) -> None:
+    async def _kill_one(self) -> None:
         """In the middle of whatever it does; another one takes its place."""
         victim = self.luck.choice(self._processes)
         victim.kill()
@@ -117,6 +120,7 @@ class Crowd:
         victim.stdout.close()  # type: ignore[union-attr]
         self._processes.remove(victim)
         self.killed.add(victim.pid)
+        self.bereaved.update(await self._alive())
         self._processes.append(_worker(self.engine.dsn))
 
     # --- what people and operators do -------------------------------------------------------------------------------
@@ -128,7 +132,7 @@ class Crowd:
 
     async def _interfere(self, *, is_early: bool) -> None:
         """While handlers run; what is too late by then is refused."""
-        chance = 0.03 if is_early else 0.15  # what has been going on for long is brought to an end
+        chance = 0.06 if is_early else 0.15  # what has been going on for long is brought to an end
         for id in await self._alive():
             roll = self.luck.random()
             if roll < chance:
@@ -177,7 +181,7 @@ class Crowd:
         """Nothing is due any more; until then the workers have something to do."""
         deadline = time.monotonic() + 60
         while any((await self._ask(QUIET))[0]):
-            assert time.monotonic() < deadline, f"work is left that nobody does: {await self._ask(QUIET)}"
+            assert time.monotonic() < deadline, f"left undone: {await self._ask(QUIET)} {await self._ask(UNDONE)}"
             await asyncio.sleep(0.03)
 
     async def _ask(self, question: str) -> list[Any]:
@@ -188,7 +192,7 @@ class Crowd:
     async def verify(self) -> Counter[str]:
         """The queue is empty, and every saga has kept its promises; answers how they ended."""
         assert set((await self._ask(LEFT))[0]) == {0}, "something is still queued"
-        ends: Counter[str] = Counter()
+        ends: Counter[str] = Counter(longest=(await self._ask(LONGEST))[0][0])
         for name, tale in (await self._tales()).items():
             try:
                 check(tale)
@@ -197,6 +201,8 @@ class Crowd:
             ends[tale.status] += 1
             ends["disturbed"] += tale.is_disturbed
             ends["rolled back"] += any(row.node == "@rollback" for row in tale.rows)
+            ends["compensations"] += sum(row.kind == "compensate" for row in tale.rows)
+            ends["larger"] += sum(row.kind == "forward" for row in tale.rows) >= 10
             ends["calls"] += sum(call.what == "begun" for call in tale.calls)
         return ends
 
@@ -208,7 +214,9 @@ class Crowd:
             " closed_ordinal from holdfast.steps where behaviour <> 'end'"
         ):
             rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1)))
-        for id, *call in await self._ask("select instance, seq, step, attempt, what, pid from public.tale order by seq"):
+        for id, *call in await self._ask(
+            "select instance, seq, step, attempt, what, pid from public.tale order by seq"
+        ):
             calls[id].append(Call(*call))
         to_root = {id for (id,) in await self._ask(
             "select instance_id from holdfast.steps where node = '@rollback' and (detail ->> 'root')::bool"
@@ -216,15 +224,18 @@ class Crowd:
         instances = await self._ask("select id, flow, status from holdfast.instances")
         return {
             f"{flow} {id}": Tale(
-                self.definitions[flow], status, rows[id], calls[str(id)], id in to_root, frozenset(self.killed)
+                self.definitions[flow],
+                status,
+                rows[id],
+                calls[str(id)],
+                id in to_root,
+                frozenset(self.killed if str(id) in self.bereaved else ()),
             )
             for id, flow, status in instances
         }
 
 
 def _event_of(definition: Definition, node: str) -> str | None:
-    from holdfast.definitions.model import WaitEvent, every_item
-
     return next((i.event for i in every_item(definition.items) if isinstance(i, WaitEvent) and i.name == node), None)
 
 

@@ -1,7 +1,7 @@
 """A worker process for random sagas: `python saga_process.py <dsn> <options as JSON>`.
 
 Every call is written into the table `public.tale` before anything else happens, and so is its end. What a handler does
-depends on the names of its flow and step and on the attempt only, so that the same saga meets the same luck again.
+depends on its saga, its step and the attempt only, so that the same saga meets the same luck again.
 """
 
 from __future__ import annotations
@@ -24,51 +24,44 @@ create table if not exists public.tale (
 """
 NOTE: Final = "insert into public.tale (instance, step, attempt, what, pid) values (%s, %s, %s, %s, %s)"
 HANGS_EVERY: Final = 7  # steps with such a number have a time limit, so their handlers may hang
+FORTUNES: Final = (0.78, 0.9, 1.0, 1.05)  # of sagas: with the first nothing fails, with the last every fourth call
 SHORT: Final = 0.15  # that limit, in seconds
 
 
 def may_hang(step: str) -> bool:
-    number = "".join(filter(str.isdigit, step))
-    return bool(number) and int(number) % HANGS_EVERY == 0
+    number = step.removeprefix("step")
+    return number.isdigit() and int(number) % HANGS_EVERY == 0
 
 
 class Diary:
     def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
-        self._lock = asyncio.Lock()
-        self._thread_lock = threading.Lock()
-        self._connection: psycopg.AsyncConnection[Any] | None = None
-        self._plain = psycopg.connect(dsn, autocommit=True)
+        self._lock = threading.Lock()
+        self._connection = psycopg.connect(dsn, autocommit=True)
 
-    async def note(self, ctx: Context, what: str) -> None:
-        async with self._lock:
-            if self._connection is None:
-                self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
-            await self._connection.execute(NOTE, (ctx.instance, ctx.step, ctx.attempt, what, os.getpid()))
-
-    def note_plainly(self, ctx: Context, what: str) -> None:
-        with self._thread_lock:
-            self._plain.execute(NOTE, (ctx.instance, ctx.step, ctx.attempt, what, os.getpid()))
+    def note(self, ctx: Context, what: str) -> None:
+        """Without an await: a handler that is told to stop must not be interrupted between its deed and this."""
+        with self._lock:
+            self._connection.execute(NOTE, (ctx.instance, ctx.step, ctx.attempt, what, os.getpid()))
 
     # --- the handlers -----------------------------------------------------------------------------------------------
 
     async def work(self, ctx: Context, data: Any) -> Any:
-        await self.note(ctx, "begun")
-        luck = Random(f"{ctx.flow}|{ctx.step}|{ctx.attempt}")
+        self.note(ctx, "begun")
+        luck = Random(f"{_saga(ctx)}|{ctx.step}|{ctx.attempt}")
         try:
             answer = await self._try(ctx, data, luck)
         except asyncio.CancelledError:
             if not ctx.cancelled:
                 raise
-            await asyncio.shield(self.note(ctx, tidied := luck.choice(["stopped", "done"])))
+            self.note(ctx, tidied := luck.choice(["stopped", "done"]))
             if tidied == "stopped":
                 raise
             return {"n": 1}
-        await self.note(ctx, "done")
+        self.note(ctx, "done")
         return answer
 
     async def _try(self, ctx: Context, data: Any, luck: Random) -> Any:
-        mood = 0.0 if _is_lucky(data) else luck.random()
+        mood = 0.0 if _is_lucky(data) else luck.random() * Random(_saga(ctx)).choice(FORTUNES)
         await asyncio.sleep(luck.random() * 0.02)
         if mood > 0.96 and may_hang(ctx.step):
             await asyncio.Event().wait()
@@ -84,15 +77,15 @@ class Diary:
 
     def undo(self, ctx: Context, data: Any) -> None:
         """A plain function: in a thread."""
-        self.note_plainly(ctx, "begun")
-        if not _is_lucky(data) and Random(f"{ctx.flow}|{ctx.step}|{ctx.attempt}").random() > 0.8:
+        self.note(ctx, "begun")
+        if not _is_lucky(data) and Random(f"{_saga(ctx)}|{ctx.step}|{ctx.attempt}").random() > 0.8:
             raise RuntimeError("bad luck")
-        self.note_plainly(ctx, "done")
+        self.note(ctx, "done")
 
-    async def close(self) -> None:
-        self._plain.close()
-        if self._connection is not None:
-            await self._connection.close()
+
+def _saga(ctx: Context) -> str:
+    """Random flows have one instance each, sub-flows many."""
+    return ctx.flow if ctx.flow.startswith("random") else ctx.instance
 
 
 def _is_lucky(data: Any) -> bool:

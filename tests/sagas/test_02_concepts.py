@@ -72,7 +72,9 @@ async def graph_of(house: House, flow: Flow) -> tuple[dict[str, Node], list[Edge
 
 async def test_field_name_is_unique(shop: Shop) -> None:
     with pytest.raises(DefinitionError, match="twice"):
-        shop.flow().step("same", "do").fork("f", Branch().step("same", "do"), Branch().step("b", "do")).join("j").build()
+        shop.flow().step("same", "do").fork("f", Branch().step("same", "do"), Branch().step("b", "do")).join(
+            "j"
+        ).build()
 
 
 async def test_field_type(house: House, shop: Shop) -> None:

@@ -114,7 +114,7 @@ async def test_the_idempotency_key_is_stable_over_retries(shop: Shop) -> None:
     assert shop.keys["a"][0] != shop.keys["una"][0]
 
 
-# --- what counts as a failure (issue: panics and timeouts are ordinary ones) -------------------------------------------
+# --- what counts as a failure -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shop import ALWAYS, Shop
 
-from holdfast import Branch
+from holdfast import Branch, Flow
 
 pytestmark = pytest.mark.anyio
 
@@ -171,10 +171,63 @@ async def test_a_step_a_person_confirmed_is_compensated_too(shop: Shop) -> None:
     assert (story["approve"], shop.log) == ("rolled_back", ["ship", "withdraw"])
 
 
+async def test_a_sub_flow_that_failed_takes_its_parent_back(shop: Shop) -> None:
+    """Semantics 8: the child has taken itself back; of the parent the chain begins at the step that started it."""
+    shop.fails = {"c2": ALWAYS}
+    child = Flow(f"{shop.name}.child").step("c1", "do").on_failure("unc1", "do").step("c2", "do")
+    await shop.engine.publish(child.build())
+    flow = shop.flow().step("a", "do").on_failure("una", "do").sub_flow("sub", child.build().name)
+    story = await shop.run(flow.on_failure("unsub", "do"))
+    assert (story.status, story["sub"], story["a"]) == ("failed", "rolled_back", "rolled_back")
+    assert shop.log == ["a", "c1", "c2", "unc1", "unsub", "una"]
+
+
+async def test_a_sub_flow_that_completed_is_undone_by_the_compensation_of_its_step_alone(shop: Shop) -> None:
+    """Semantics 8: terminal children stay terminal."""
+    shop.fails = {"b": ALWAYS}
+    child = Flow(f"{shop.name}.child").step("c1", "do").on_failure("unc1", "do").build()
+    await shop.engine.publish(child)
+    await shop.run(shop.flow().sub_flow("sub", child.name).on_failure("unsub", "do").step("b", "do"))
+    assert shop.log == ["c1", "b", "unsub"]
+
+
+async def test_an_event_that_was_waited_for_is_compensated_too(shop: Shop) -> None:
+    shop.fails = {"b": ALWAYS}
+    id = (await shop.run(shop.flow().wait_event("paid").on_failure("unpaid", "do").step("b", "do"))).id
+    await shop.engine.signal(id, "paid", {"amount": 5})
+    await shop.settle()
+    assert (shop.log, shop.data["unpaid"]["output"]) == (["b", "unpaid"], {"amount": 5})
+
+
+async def test_an_instance_that_is_out_of_time_is_rolled_back(shop: Shop) -> None:
+    flow = shop.flow(timeout=60).step("a", "do").on_failure("una", "do").step("b", "do", delay=3600)
+    story = await shop.run(flow)
+    await shop.pass_time(61)
+    story = await shop.look(story.id)
+    assert (story.status, story.instance.reason, shop.log) == ("failed", "WORKFLOW_TIMEOUT", ["a", "una"])
+    assert (story["a"], story["b"]) == ("rolled_back", "skipped")
+
+
+async def test_a_rollback_can_be_suspended_and_resumed(shop: Shop) -> None:
+    shop.fails = {"b": ALWAYS}
+    shop.hold("unb")
+    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do").on_failure("unb", "do")
+    id = await shop.start(flow)
+    await shop.begun("unb")
+    await shop.engine.suspend(id)
+    shop.let_go("unb")
+    await shop.settle()
+    story = await shop.look(id)
+    assert (story.status, story["b"], story["una"]) == ("suspended", "rolled_back", "pending")
+    await shop.engine.resume(id)
+    story = await shop.over(id)
+    assert (story.status, story["a"], shop.log) == ("failed", "rolled_back", ["a", "b", "unb", "una"])
+
+
 # --- 5.3 conditions ---------------------------------------------------------------------------------------------------
 
 
-def _with_a_choice(shop: Shop) -> object:
+def _with_a_choice(shop: Shop) -> Flow:
     otherwise = Branch().step("else_action", "do").on_failure("unelse", "do")
     choice = Branch().condition("check", "input.count > 5", otherwise).then("next_action", "do")
     return shop.flow().fork("fork", choice.on_failure("unnext", "do"), Branch().step("other", "do")).join("join")
@@ -182,20 +235,20 @@ def _with_a_choice(shop: Shop) -> object:
 
 async def test_branch_detection_finds_the_branch_that_was_executed(shop: Shop) -> None:
     shop.fails = {"next_action": ALWAYS}
-    story = await shop.run(_with_a_choice(shop), {"count": 9})  # type: ignore[arg-type]
+    story = await shop.run(_with_a_choice(shop), {"count": 9})
     assert (story["next_action"], story["check"], "else_action" in story) == ("rolled_back", "rolled_back", False)
 
 
 async def test_selective_rollback_undoes_only_the_steps_of_the_executed_branch(shop: Shop) -> None:
     shop.fails = {"else_action": ALWAYS}
-    story = await shop.run(_with_a_choice(shop), {"count": 1})  # type: ignore[arg-type]
+    story = await shop.run(_with_a_choice(shop), {"count": 1})
     assert (story["else_action"], "next_action" in story) == ("rolled_back", False)
     assert ("unelse" in shop.log, "unnext" in shop.log) == (True, False)
 
 
 async def test_context_preservation_gives_the_compensation_what_its_step_got(shop: Shop) -> None:
     shop.fails = {"next_action": ALWAYS}
-    await shop.run(_with_a_choice(shop), {"count": 9})  # type: ignore[arg-type]
+    await shop.run(_with_a_choice(shop), {"count": 9})
     assert shop.data["unnext"]["input"] == shop.data["next_action"] == {"count": 9}
 
 

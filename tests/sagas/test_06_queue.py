@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -43,8 +44,6 @@ async def test_queue_field_instance_id(queued: dict[str, Any]) -> None:
 
 async def test_queue_fields_priority_and_scheduled_at(queued: dict[str, Any]) -> None:
     """One column orders the queue: the moment at which the step outweighs a new one of priority 100."""
-    from datetime import datetime, timedelta
-
     ripe = datetime.fromisoformat(queued["ripe_at"])
     assert timedelta(0) <= ripe - queued["opened"] - timedelta(seconds=(100 - 30) / 0.5) < timedelta(seconds=30)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shop import ALWAYS, Shop, Story, refusal
 
-from holdfast import Branch, Engine
+from holdfast import Branch, Engine, Flow
 
 pytestmark = pytest.mark.anyio
 
@@ -100,8 +100,6 @@ async def test_abort_compensates_nothing(shop: Shop) -> None:
 
 async def test_cancel_cascades_to_a_sub_flow_and_waits_for_it(shop: Shop) -> None:
     """Semantics 8: terminal children stay terminal, running ones are cancelled with their parent."""
-    from holdfast import Flow
-
     await shop.engine.publish(
         Flow(f"{shop.name}.child").step("c", "do").on_failure("unc", "do").human("child_waits").build()
     )
@@ -210,11 +208,7 @@ async def test_pending_steps_become_skipped(shop: Shop, operation: str) -> None:
     id = (await shop.run(shop.flow().step("a", "do", delay=3600))).id
     await stop(shop, operation, id)
     story = await shop.over(id)
-    assert (story["a"], story.step("a").outcome, shop.log) == (
-        "skipped",
-        {"cancel": "rolled_back", "abort": "aborted"}[operation],
-        [],
-    )
+    assert (story["a"], story.step("a").outcome, shop.log) == ("skipped", RESULT[operation], [])
 
 
 async def test_completed_steps_become_rolled_back_after_a_cancel(shop: Shop) -> None:

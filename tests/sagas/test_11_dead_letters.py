@@ -64,7 +64,7 @@ async def test_the_queue_holds_nothing_of_the_failed_step(shop: Shop) -> None:
     async with await psycopg.AsyncConnection.connect(shop.engine.dsn) as connection:
         for table in ("work", "timers", "signals"):
             found = await connection.execute(
-                f"select count(*) from holdfast.{table} where instance_id = %s", (story.id,)  # noqa: S608
+                f"select count(*) from holdfast.{table} where instance_id = %s", (story.id,)
             )  # fmt: skip
             assert await found.fetchone() == (0,)
 
@@ -99,7 +99,10 @@ async def test_behaviour_7_rollback_is_completely_skipped(shop: Shop) -> None:
     [
         ("instance_id", lambda story, letter: letter.instance_id == story.id),
         ("workflow_id", lambda story, letter: letter.envelope["flow"] == story.instance.flow),
-        ("step_id", lambda story, letter: letter.envelope["step"].replace("-", "") == story.step("b").id.replace("-", "")),
+        (
+            "step_id",
+            lambda story, letter: letter.envelope["step"].replace("-", "") == story.step("b").id.replace("-", ""),
+        ),
         ("step_name", lambda story, letter: letter.envelope["node"] == "b"),
         ("step_type", lambda story, letter: letter.envelope["type"] == "task"),
         ("input", lambda story, letter: letter.envelope["input"] == {"by": "a"}),
@@ -145,7 +148,11 @@ async def test_a_dead_compensation_runs_again_while_the_instance_stays_failed(sh
     await shop.engine.requeue(story.letters[0].id)
     await shop.settle()
     story = await shop.look(story.id)
-    assert (story.status, story["charge"], story.runs("refund")) == ("failed", "rolled_back", ["superseded", "completed"])
+    assert (story.status, story["charge"], story.runs("refund")) == (
+        "failed",
+        "rolled_back",
+        ["superseded", "completed"],
+    )
     assert (story.letters, shop.log[-1]) == ([], "refund")
 
 
@@ -249,7 +256,9 @@ async def test_requeue_5_the_join_goes_on_once_when_a_sibling_still_runs(shop: S
 async def test_the_status_leaves_dlq_when_no_dead_token_remains(shop: Shop) -> None:
     """Semantics 8."""
     shop.fails = {"bad": 1, "worse": 1}
-    story = await shop.run(shop.flow(dlq=True).fork("f", Branch().step("bad", "do"), Branch().step("worse", "do")).join("j"))
+    story = await shop.run(
+        shop.flow(dlq=True).fork("f", Branch().step("bad", "do"), Branch().step("worse", "do")).join("j")
+    )
     first, second = (letter.id for letter in story.letters)
     await shop.engine.requeue(first)
     await shop.settle()

@@ -41,7 +41,9 @@ async def test_basic_saga_when_ship_order_fails(shop: Shop) -> None:
 
 def smart_order_saga(shop: Shop) -> Flow:
     restock = Branch().step("restock_item", "do").on_failure("notify_out_of_stock", "do")
-    digital = Branch().condition("check_digital", "input.product_type == 'digital'", Branch().step("prepare_physical", "do"))
+    digital = Branch().condition(
+        "check_digital", "input.product_type == 'digital'", Branch().step("prepare_physical", "do")
+    )
     return (
         shop.flow()
         .step("validate_order", "do")
@@ -58,7 +60,8 @@ def smart_order_saga(shop: Shop) -> Flow:
 
 
 def order(shop: Shop, count: int, kind: str) -> dict[str, Any]:
-    shop.answers = dict.fromkeys(("validate_order", "process_payment"), {"inventory_count": count, "product_type": kind})
+    known = {"inventory_count": count, "product_type": kind}
+    shop.answers = {"validate_order": known, "process_payment": known}
     return {}
 
 
@@ -83,5 +86,9 @@ async def test_smart_saga_only_compensates_executed_branches(shop: Shop) -> None
     shop.fails = {"notify_completion": ALWAYS}
     story = await shop.run(smart_order_saga(shop), order(shop, 3, "book"))
     assert shop.log[-2:] == ["cancel_shipment", "refund_payment"]
-    assert (story["prepare_physical"], "deliver_digital" in story, "restock_item" in story) == ("rolled_back", False, False)
+    assert (story["prepare_physical"], "deliver_digital" in story, "restock_item" in story) == (
+        "rolled_back",
+        False,
+        False,
+    )
     assert story.status == "failed"

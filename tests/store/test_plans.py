@@ -47,6 +47,7 @@ LARGE = {"short": 100_000, "long": 1_000_000}[os.environ.get("HOLDFAST_PROFILE",
 ROWS = 200
 
 TENANTS = {
+    "read_compensation": {"steps_pkey"},
     "list_dead_letters": {"dead_letters_open"},
     "list_dead_letters_of_instance": {"dead_letters_by_instance"},
     "list_events": {"events_pkey"},
@@ -69,6 +70,13 @@ TENANTS = {
     "read_task": {"tasks_pkey"},
 }
 WORKERS = {
+    "lock_letter": {"dead_letters_pkey"},
+    "resolve_letters": {"dead_letters_by_instance"},
+    "insert_letters": set[str](),
+    "read_past": {"steps_pkey"},
+    "move_steps": {"steps_pkey"},
+    "undo_steps": {"instances_pkey", "work_pkey", "steps_pkey"},
+    "end_rollbacks": {"instances_pkey", "work_pkey", "steps_pkey"},
     "advance_steps": {"instances_pkey", "work_pkey", "steps_pkey"},
     "begin_instances": set[str](),
     "bury_signals": {"signals_pkey", "instances_pkey"},

@@ -56,7 +56,7 @@ def begin(
             turn.timers_ended = [*turn.timers_ended, turn.expires.ref]
         turn.expires = None
     for path, token in sorted(turn.tokens.items()):
-        stop_token(turn, path, token, "rolled_back", is_told=is_told)
+        stop_token(turn, path, token, "cancelled" if by is not None else "rolled_back", is_told=is_told)
     turn.scopes = {}  # nobody will meet any more
 
 

@@ -39,6 +39,10 @@ def is_rejection(decision: str) -> bool:
     return decision in _REJECTIONS
 
 
+def is_confirmation(decision: str) -> bool:
+    return decision in _CONFIRMATIONS or decision == "completed"
+
+
 def answer_status(decision: str) -> StepStatus:
     """What a step that waited for a person is, once they have answered."""
     if decision in _REJECTIONS:

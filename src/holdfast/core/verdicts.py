@@ -13,7 +13,7 @@ from holdfast.core.scopes import cancel_children
 from holdfast.core.signals import Decided
 from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus
-from holdfast.core.tasks import answer_status, is_rejection
+from holdfast.core.tasks import answer_status, is_confirmation, is_rejection
 from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn
 from holdfast.core.ways import choose, closing
 from holdfast.errors import Conflict, Refused
@@ -79,8 +79,8 @@ def _edge_for(place: Place, decision: str) -> str | None:
         return decision
     if is_rejection(decision):
         return None
-    if decision in _NO_DECISIONS or "completed" not in place.ways:
-        offered = sorted(place.ways.keys() - _NO_DECISIONS)
+    if not is_confirmation(decision) or "completed" not in place.ways:
+        offered = sorted(place.ways.keys() - _NO_DECISIONS - {"completed"}) or ["confirmed", "rejected"]
         raise Refused(
             f"{decision!r} is not among the decisions on {place.id!r}.",
             code="DECISION_NOT_OFFERED",

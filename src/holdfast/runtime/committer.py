@@ -317,6 +317,8 @@ class Committer:
                         waiter.set_result(Outcome(after, plan.locked.now, started))
             elif _works_here(plan, entry.decisions) or (id in self.cache and _is_working(after)):
                 self._remember(after)
+                if _works_elsewhere(plan, entry.decisions):
+                    self._may_end_elsewhere(id)
             else:
                 self.goes_elsewhere(id)
             for decision in entry.decisions:
@@ -345,8 +347,11 @@ class Committer:
             self.goes_elsewhere(next(iter(self.cache)))
 
     def goes_elsewhere(self, id: bytes) -> None:
-        """Its next step may end in another process: whoever waits here must look for themselves from now on."""
         self.cache.pop(id, None)
+        self._may_end_elsewhere(id)
+
+    def _may_end_elsewhere(self, id: bytes) -> None:
+        """Its next step may end in another process: whoever waits here must look for themselves from now on."""
         if self.local.pop(id, None) is not None:
             for waiter in self.waiters.get(id, ()):
                 if not waiter.done():
@@ -433,3 +438,8 @@ def _works_here(plan: Plan, decisions: list[Decision]) -> bool:
             if dispatch.step in leased:
                 return True
     return False
+
+
+def _works_elsewhere(plan: Plan, decisions: list[Decision]) -> bool:
+    """Something of it goes through the queue, and so to anybody."""
+    return any(dispatch.step not in plan.leased for decision in decisions for dispatch in decision.dispatches)

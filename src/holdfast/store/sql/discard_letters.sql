@@ -1,4 +1,4 @@
--- Give up on dead letters, and say who did it and why; a step that is still parked has to be ended by its instance.
+-- Give up on dead letters, and say who did it and why; a step that still waits has to be ended by its instance.
 with letters as materialized (
     select d.id, d.bucket
     from (select x.id from unnest($1::uuid[]) as x(id) order by x.id) u
@@ -8,6 +8,11 @@ with letters as materialized (
             select from holdfast.work w
             where w.instance_id = any(array[d.instance_id]) and w.path = d.envelope ->> 'path' and w.bucket = d.bucket
                 and w.step_id is not distinct from (d.envelope ->> 'step')::uuid
+        )
+    ) and (
+        d.source <> 'step' or not exists (
+            select from holdfast.instances i
+            where i.id = any(array[d.instance_id]) and i.bucket = d.bucket and num_nulls(i.completed_at) = 1
         )
     )
     for update of d

@@ -1,0 +1,176 @@
+"""What control rows tell a rebuild: the things that happen to an instance and to no step of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.compiler.graph import Behaviour
+from holdfast.core import detours
+from holdfast.core.rows import StepRow
+from holdfast.core.state import ROOT, Parked, Rollback, Stopping, Token, Wait, value_of
+from holdfast.core.status import InstanceStatus, Phase
+from holdfast.core.turn import NULL, Move
+
+if TYPE_CHECKING:
+    from holdfast.core.rebuild import Rebuild
+
+
+class _Rescheduled(msgspec.Struct):
+    path: str
+    was: str
+    wait: Wait
+
+
+_rescheduled = msgspec.json.Decoder(_Rescheduled).decode
+
+
+def _suspend(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.status, rebuild.reason = InstanceStatus(detail["status"]), detail["reason"]
+
+
+def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rollback = rebuild.undoing.rollback
+    rebuild.status = InstanceStatus.RUNNING if rollback is None else InstanceStatus.ROLLING_BACK
+    rebuild.reason = None if rollback is None else rollback.reason
+    rebuild.chain, rebuild.parked = 0, ()
+    for path, token in list(rebuild.tokens.items()):
+        if token.phase in (Phase.HELD, Phase.DEAD):
+            del rebuild.tokens[path]
+            run = token.run + 1 if token.phase is Phase.DEAD else token.run
+            raw = value_of(token) or NULL
+            rebuild.moves[path] = Move(path, token.hop, token.node, raw, last=token.last, run=run)
+
+
+def _hold(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path, hop, node = detail["path"], detail["hop"], detail["node"]
+    rebuild.moves.pop(path, None)
+    place = rebuild.program.places[node]
+    if place.behaviour is Behaviour.JOIN and path.count("/") == place.depth:
+        rebuild.close_scope(f"{path}/{hop - 1}")
+    value = msgspec.Raw(row.input or NULL)
+    rebuild.tokens[path] = Token(hop, node, phase=Phase.HELD, run=detail["run"], last=detail["last"], value=value)
+
+
+def _escape(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path, hop = detail["path"], detail["hop"]
+    move = rebuild.moves[detail["from"]]
+    rebuild.close_scope(f"{path}/{hop - 1}")
+    rebuild.moves[path] = msgspec.structs.replace(move, path=path, hop=hop)
+
+
+def _park(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.parked = (*rebuild.parked, Parked(**detail))
+
+
+def _reschedule(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    moved = _rescheduled(row.detail or b"{}")
+    rebuild.parked = tuple(p for p in rebuild.parked if (p.path, p.wait) != (moved.path, moved.was))
+    if not moved.path:
+        rebuild.expires = moved.wait
+        return
+    token = rebuild.tokens[moved.path]
+    waits = tuple(moved.wait if w.id == moved.was else w for w in token.waits)
+    rebuild.tokens[moved.path] = msgspec.structs.replace(token, waits=waits)
+
+
+def _overdue(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path, passed = detail["path"], detail["wait"]
+    token = rebuild.tokens[path]
+    rebuild.tokens[path] = msgspec.structs.replace(token, waits=tuple(w for w in token.waits if w.id != passed))
+
+
+def _keep(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.early += 1
+
+
+def _cancel(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.stopping = Stopping(detail["by"], detail["reason"])
+    if rebuild.status is not InstanceStatus.RUNNING:
+        rebuild.status, rebuild.reason = InstanceStatus.RUNNING, None
+    _stop_all(rebuild)
+
+
+def _stop_all(rebuild: Rebuild) -> None:
+    """Handlers and sub-flows that were out stay as cancelling; whatever else had a row is closed by what follows."""
+    rebuild.parked, rebuild.scopes, rebuild.moves = (), {}, {}
+    rebuild.tokens = {path: out for path, token in rebuild.tokens.items() if (out := _still_out(token)) is not None}
+
+
+def _still_out(token: Token) -> Token | None:
+    if token.phase is Phase.WORKING:
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING)
+    children = tuple(wait for wait in token.waits if wait.kind == "child")
+    if token.phase is Phase.RESTING and children:
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=children)
+    return None
+
+
+def _rollback(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    target = InstanceStatus(detail["target"])
+    first = bytes.fromhex(detail["first"])
+    rebuild.undoing.begin(Rollback(target, detail["reason"], detail["by"], first, detail["root"]))
+    rebuild.status, rebuild.reason, rebuild.expires = InstanceStatus.ROLLING_BACK, detail["reason"], None
+    _stop_all(rebuild)
+
+
+def _plan(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.undoing.is_planned = True
+
+
+def _undo_again(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.undoing.begin(Rollback(InstanceStatus(detail["target"]), rebuild.reason))
+    rebuild.undoing.is_planned = True
+
+
+def _late(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.ghosts.pop(detail["path"], None)
+
+
+def _requeue(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    path = detail["path"]
+    token = rebuild.tokens.pop(path)
+    rebuild.moves[path] = Move(path, token.hop, token.node, row.input or NULL, last=token.last, run=token.run + 1)
+
+
+def _abort(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.end(InstanceStatus.ABORTED, detail["reason"])
+
+
+def _force_fail(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.end(InstanceStatus.FAILED, detail["reason"])
+
+
+def _expire(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    rebuild.chain, rebuild.expires = 0, None
+    if detail["node"] is None:
+        if rebuild.program.policy.on_error != "rollback":  # which has a row of its own
+            rebuild.end(InstanceStatus.FAILED, "WORKFLOW_TIMEOUT")
+        return
+    rebuild.tokens, rebuild.scopes, rebuild.parked = {}, {}, ()
+    rebuild.moves = {ROOT: Move(ROOT, detail["hop"], detail["node"], rebuild.context)}
+
+
+CONTROLS: Final[dict[str, Callable[[Rebuild, StepRow, dict[str, Any]], None]]] = {
+    "@suspend": _suspend,
+    "@resume": _resume,
+    "@hold": _hold,
+    "@escape": _escape,
+    "@park": _park,
+    "@reschedule": _reschedule,
+    "@keep": _keep,
+    "@overdue": _overdue,
+    "@cancel": _cancel,
+    "@abort": _abort,
+    "@force_fail": _force_fail,
+    "@expire": _expire,
+    "@rollback": _rollback,
+    "@plan": _plan,
+    "@undo_again": _undo_again,
+    "@late": _late,
+    "@requeue": _requeue,
+    "@migrate": detours.migrate,
+    "@rerun": detours.rerun,
+}
