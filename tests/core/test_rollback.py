@@ -270,6 +270,17 @@ def test_a_rollback_waits_for_a_loser_that_may_still_succeed() -> None:
     assert take_back(run) == ["un-last", "un-a1", "un-b1", "un-first"]
 
 
+def test_a_loser_that_nobody_has_begun_is_not_waited_for() -> None:
+    """Its work may have been queued in the very batch that decided the race: no worker would ever answer for it."""
+    run = Run(forked(["a1"], ["b1"], mode="any")).start().done("first")
+    path, _ = run.at("a1")
+    winner, token = run.at("b1")
+    run.apply(WorkDone(winner, token.step, token.fence, b"{}"), idle=frozenset({path}))
+    assert (run.instance.state.ghosts, run.last.stops, Release(path, 0) in run.last.released) == ({}, (), True)
+    run.fail("last")
+    assert take_back(run) == ["un-last", "un-b1", "un-first"]
+
+
 def test_a_loser_with_an_old_fence_is_no_evidence() -> None:
     run = Run(forked(["a1"], ["b1"], mode="any")).start().done("first")
     path, token = run.at("a1")

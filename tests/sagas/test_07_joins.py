@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from shop import ALWAYS, Shop
 
-from holdfast import Branch, Flow
+from holdfast import Branch, Context, Engine, Flow
 from holdfast.errors import DefinitionError
+from running import until
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +123,26 @@ async def test_late_work_of_a_loser_is_kept_as_evidence_and_compensated(shop: Sh
     story = await shop.over(id)
     assert (story.status, story["loser"], shop.log[-1]) == ("failed", "cancelled", "unloser")
     assert shop.told == ["loser"]
+
+
+async def test_a_race_leaves_the_queued_work_of_other_branches_alone(shop: Shop) -> None:
+    """Whoever decides the race takes back what its losers have queued, and nothing else."""
+    shop.hold("loser", "winner")
+    race = Branch().fork("race", step("winner"), step("loser").on_failure("unloser", "do")).join("won", "any")
+    queued = Branch().step("elsewhere", f"{shop.name}.elsewhere")
+    id = await shop.start(shop.flow().fork("f", race, queued).join("j").step("after", "do"))
+    await shop.begun("loser", "winner")
+    shop.let_go("winner")
+    await until(lambda: "loser" in shop.told)
+    async with Engine(shop.engine.dsn) as service:
+
+        async def elsewhere(ctx: Context, data: Any) -> str:
+            return "done"
+
+        service.register(f"{shop.name}.elsewhere", elsewhere)
+        async with service.worker():
+            story = await shop.over(id)
+    assert (story.status, story["loser"], shop.log[-1]) == ("completed", "cancelled", "after")
 
 
 # --- 7.2.1 conditions in branches -------------------------------------------------------------------------------------

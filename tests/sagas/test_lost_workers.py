@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ class Cast:
     def __init__(self, engine: Engine) -> None:
         self.undone: list[str] = []
         self.begun: dict[str, asyncio.Event] = {name: asyncio.Event() for name in ("lost", "wrong")}
-        self.gate = asyncio.Event()
+        self.gate, self.over = asyncio.Event(), asyncio.Event()
         for handler in (self.do, self.lost, self.wrong, self.undo):
             engine.register(handler.__name__, handler)
 
@@ -33,12 +34,9 @@ class Cast:
 
     async def lost(self, ctx: Context, data: Any) -> Any:
         self.begun["lost"].set()
-        while True:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                if ctx.lost:  # the process itself ends
-                    raise
+        while not self.over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.over.wait()
 
     async def wrong(self, ctx: Context, data: Any) -> Any:
         self.begun["wrong"].set()
@@ -47,6 +45,14 @@ class Cast:
 
     async def undo(self, ctx: Context, data: Any) -> Any:
         self.undone.append(ctx.step)
+
+    async def ends(self, engine: Engine, id: str) -> str:
+        """How the instance ends when `wrong` goes on."""
+        self.gate.set()
+        try:
+            return (await engine.wait(id, timeout=20)).status
+        finally:
+            self.over.set()
 
     async def are_out(self) -> None:
         for event in self.begun.values():
@@ -71,8 +77,7 @@ async def test_a_sibling_whose_worker_is_lost_is_compensated_though_nobody_took_
         id = (await engine.start("order")).id
         await cast.are_out()
         assert evidence.ask(FREE, id, "lost")
-        cast.gate.set()
-        assert (await engine.wait(id, timeout=20)).status == "failed"
+        assert await cast.ends(engine, id) == "failed"
     assert (await statuses(engine, id))["lost"] == "rolled_back"
     assert sorted(cast.undone) == ["un_lost", "un_wrong"]
 
@@ -85,19 +90,17 @@ async def test_a_rollback_does_not_wait_for_a_loser_whose_worker_is_lost(engine:
         id = (await engine.start("order")).id
         await cast.are_out()
         assert evidence.ask(FREE, id, "lost")
-        cast.gate.set()
-        assert (await engine.wait(id, timeout=20)).status == "failed"
+        assert await cast.ends(engine, id) == "failed"
     assert (await statuses(engine, id))["lost"] == "cancelled"
     assert cast.undone == ["un_fast"]
 
 
 async def test_a_rollback_does_not_wait_for_a_loser_that_nobody_took_on(engine: Engine) -> None:
     cast = Cast(engine)
-    cast.gate.set()
     race = Flow("order").fork("race", branch("fast", "do"), branch("slow", "of_another_service")).join("won", "any")
     await engine.publish(race.step("wrong", "wrong").build())
     async with engine.worker(scan=600.0):
         id = (await engine.start("order")).id
-        assert (await engine.wait(id, timeout=20)).status == "failed"
+        assert await cast.ends(engine, id) == "failed"
     assert (await statuses(engine, id))["slow"] == "cancelled"
     assert cast.undone == ["un_fast"]

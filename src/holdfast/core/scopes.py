@@ -156,6 +156,7 @@ def _may_succeed(turn: Turn, path: str, token: Token) -> bool:
     """A loser whose handler is out may yet succeed; where that can be taken back, it must be known."""
     return (
         token.phase is Phase.WORKING
+        and path not in turn.facts.idle
         and turn.program.places[token.node].node.undo is not None
         and not was_dispatched(turn, path, token)
     )

@@ -16,14 +16,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from holdfast.core.decision import Decision, Dispatch
+from holdfast.core.decision import Dispatch
 from holdfast.core.signals import WorkDone, WorkFailed
 from holdfast.core.state import Instance
-from holdfast.core.status import TERMINAL, Phase
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.clock import DatabaseClock
@@ -33,6 +31,7 @@ from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import KEEP_SECONDS, Plan
+from holdfast.runtime.snapshots import Outcome, Snapshots
 from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
@@ -46,7 +45,6 @@ log = logging.getLogger("holdfast.commit")
 _RESULTS = (WorkDone, WorkFailed)
 PIN_IMPATIENT = SQL.pin_impatiently.one()
 CLOCK_COLUMN = 8  # where pin_impatiently gives the time
-CACHED_INSTANCES = 20_000
 LOOKS = 3  # times the linger a lane waits for more
 BUSY_PAUSE = 0.005
 BUSY_PATIENCE = 1.0
@@ -71,14 +69,6 @@ class Counters(msgspec.Struct):
     rejected: int = 0
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """How a committed signal left its instance, and the database's time of that commit."""
-
-    instance: Instance | None  # None: it had been applied before
-    now: int
-    started: Any = None  # what `local` held for it
-
-
 class Committer:
     def __init__(self, dsn: str, catalog: Catalog, options: Options) -> None:
         self.dsn = dsn
@@ -95,11 +85,9 @@ class Committer:
         self.on_reconnect: Callable[[], None] = lambda: None
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
-        self.cache: dict[bytes, Instance] = {}
+        self.snapshots = Snapshots()
         self.inputs = Inputs()
         self.hooks = Hooks()
-        self.waiters: dict[bytes, list[asyncio.Future[Outcome]]] = {}
-        self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
         self.active = 0
         self.under_way: set[object] = set()  # commits whose answer has not been acted upon, calls included
         self._claiming = 0  # instances the lanes may be taking on right now
@@ -198,7 +186,7 @@ class Committer:
     @property
     def _share(self) -> int:
         """A lane's share of what is under way, so that the other lane has something to overlap with."""
-        options, under_way = self.options, max(len(self.cache), len(self.buffer))
+        options, under_way = self.options, max(len(self.snapshots.cache), len(self.buffer))
         return min(options.batch, max(options.share, under_way // options.lanes))
 
     async def answered(self) -> None:
@@ -225,7 +213,7 @@ class Committer:
         try:
             await self._try(session, items, claim, ids)
         except Disconnected:
-            self.forget(ids)
+            self.snapshots.forget(ids)
             self._sessions[number] = await self._reconnect(session)
             for item in items:
                 item.unsure = True
@@ -239,7 +227,7 @@ class Committer:
             await self.attempt(session, items, claim, ids)
         except DatabaseError as error:
             await session.run([ROLLBACK])
-            self.forget(ids)
+            self.snapshots.forget(ids)
             await self._mishaps.after_error(session, items, error, claim)
         except HoldfastError as error:
             await session.run([ROLLBACK])
@@ -269,7 +257,7 @@ class Committer:
             if item.unsure:
                 return None
             if item.fresh is None:
-                cached = self.cache.get(item.instance)
+                cached = self.snapshots.cache.get(item.instance)
                 if cached is None or item.tries or type(item.signal) not in _RESULTS:
                     return None
                 instances[item.instance] = cached
@@ -291,7 +279,10 @@ class Committer:
     async def _write_locked(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int
     ) -> Plan:
-        known = [(i, self.cache.get(i)) for i in {item.instance for item in items if item.fresh is None or item.unsure}]
+        known = [
+            (i, self.snapshots.cache.get(i))
+            for i in {item.instance for item in items if item.fresh is None or item.unsure}
+        ]
         locked = await lock(session, known, claim, signals)
         self.clock.observe(locked.now)
         if claim:
@@ -307,20 +298,9 @@ class Committer:
     def committed(self, plan: Plan) -> None:
         """Only now may handlers of the next steps start and callers be told."""
         self.counters.commits += 1
+        snapshots = self.snapshots
         for id, entry in plan.entries.items():
-            after = entry.decisions[-1].instance
-            if after.status in TERMINAL:
-                self.cache.pop(id, None)
-                started = self.local.pop(id, None)
-                for waiter in self.waiters.pop(id, ()):
-                    if not waiter.done():
-                        waiter.set_result(Outcome(after, plan.locked.now, started))
-            elif _works_here(plan, entry.decisions) or (id in self.cache and _is_working(after)):
-                self._remember(after)
-                if _works_elsewhere(plan, entry.decisions):
-                    self._may_end_elsewhere(id)
-            else:
-                self.goes_elsewhere(id)
+            snapshots.committed(plan, id, entry)
             for decision in entry.decisions:
                 self.counters.steps += len(decision.closed)
                 if entry.before.state.rollback is not None:
@@ -339,29 +319,6 @@ class Committer:
         self.on_commit(plan)
         if self.hooks.flows:
             self.hooks.committed(plan)
-
-    def _remember(self, instance: Instance) -> None:
-        """A snapshot only saves a read: the oldest goes when there are too many."""
-        self.cache[instance.id] = instance
-        if len(self.cache) > CACHED_INSTANCES:
-            self.goes_elsewhere(next(iter(self.cache)))
-
-    def goes_elsewhere(self, id: bytes) -> None:
-        self.cache.pop(id, None)
-        self._may_end_elsewhere(id)
-
-    def _may_end_elsewhere(self, id: bytes) -> None:
-        """Its next step may end in another process: whoever waits here must look for themselves from now on."""
-        if self.local.pop(id, None) is not None:
-            for waiter in self.waiters.get(id, ()):
-                if not waiter.done():
-                    waiter.set_result(Outcome(None, 0))
-
-    def leave_all(self) -> None:
-        """The lease is gone: nothing that was under way here need end here."""
-        for id in list(self.local):
-            self.goes_elsewhere(id)
-        self.cache.clear()
 
     async def _defer(self, session: Session, items: list[Item]) -> None:
         """The instances are locked elsewhere, or gone: a standby that took over may not have had them. So the database
@@ -401,16 +358,6 @@ class Committer:
         """No lane holds these instances any more."""
         self._busy -= ids
 
-    def forget_older(self, id: bytes, version: int) -> None:
-        """The instance was changed elsewhere: a snapshot of another version would only cost a refused commit."""
-        cached = self.cache.get(id)
-        if cached is not None and cached.version != version:
-            del self.cache[id]
-
-    def forget(self, ids: set[bytes]) -> None:
-        for id in ids:
-            self.cache.pop(id, None)
-
     async def _reconnect(self, session: Session) -> Session:
         await session.close()
         waits = pauses()
@@ -424,22 +371,3 @@ class Committer:
 
 def _by_instance(item: Item) -> bytes:
     return item.instance
-
-
-def _is_working(instance: Instance) -> bool:
-    return any(token.phase is Phase.WORKING for token in instance.state.tokens.values())
-
-
-def _works_here(plan: Plan, decisions: list[Decision]) -> bool:
-    """Only an instance whose next step is ours is worth keeping in memory."""
-    leased = plan.leased
-    for decision in decisions:
-        for dispatch in decision.dispatches:
-            if dispatch.step in leased:
-                return True
-    return False
-
-
-def _works_elsewhere(plan: Plan, decisions: list[Decision]) -> bool:
-    """Something of it goes through the queue, and so to anybody."""
-    return any(dispatch.step not in plan.leased for decision in decisions for dispatch in decision.dispatches)

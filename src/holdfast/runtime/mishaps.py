@@ -132,7 +132,7 @@ class Mishaps:
             await committer.attempt(session, group, 0, set())
         except DatabaseError as own:
             await session.run([ROLLBACK])
-            committer.forget({group[0].instance})
+            committer.snapshots.forget({group[0].instance})
             if len(group) == 1:
                 await self._culprit(session, group[0], own)
                 return
@@ -148,7 +148,7 @@ class Mishaps:
                 await committer.attempt(session, [], 1, claimed, signals=1)
             except DatabaseError as own:
                 await session.run([ROLLBACK])
-                committer.forget(claimed)
+                committer.snapshots.forget(claimed)
                 if _kind(own) in ("poison", "race"):
                     for instance in claimed:
                         await self._count_oldest(session, instance, str(own))

@@ -41,7 +41,7 @@ class Operations:
     async def reenqueue(self, session: Session, id: bytes, by: str | None, reason: str | None) -> Reenqueued:
         engine, (program, _) = self._engine, await self._programs(session, id, by, reason)
         done = await stuck.reenqueue(engine.dsn, engine.org, program, id, by or "system", reason)
-        engine.committer.forget({id})
+        engine.committer.snapshots.forget({id})
         engine.wake()
         return done
 
@@ -50,7 +50,7 @@ class Operations:
         done = await rebuild.rebuild(
             engine.dsn, engine.org, program, id, by or "system", reason, dry_run=dry_run, earlier=earlier
         )
-        engine.committer.forget({id})
+        engine.committer.snapshots.forget({id})
         engine.wake()
         return done
 

@@ -146,7 +146,7 @@ class Worker:
         committer.on_dropped = lambda _: None
         committer.on_commit = self._on_commit_before
         committer.on_reconnect = lambda: None
-        committer.leave_all()
+        committer.snapshots.leave_all()
         self._notifier.hint()
 
     async def _all_committed(self, patience: float) -> None:
@@ -266,7 +266,7 @@ class Worker:
     def _parked(self, job: Job) -> None:
         if self._held.get((job.instance, job.path)) == job.fence:
             del self._held[job.instance, job.path]
-        self._committer.goes_elsewhere(job.instance)
+        self._committer.snapshots.goes_elsewhere(job.instance)
         self._wake.set()  # the next look may have to be sooner
 
     def _is_lost(self, job: Job) -> bool:
@@ -290,7 +290,7 @@ class Worker:
         self.executor.jobs.clear()
         self.executor.tell(lambda job: job.holder != id)
         self._held.clear()
-        self._committer.leave_all()
+        self._committer.snapshots.leave_all()
         self.wake()
 
     def _look_for_strays(self) -> None:
@@ -372,7 +372,7 @@ class Worker:
         except (HoldfastError, KeyError) as failure:
             self._deliver(Item(work.instance, undecidable(work, failure)))
             return
-        self._committer.forget_older(work.instance, work.version)
+        self._committer.snapshots.forget_older(work.instance, work.version)
         if work.calls > place.retry.calls:
             self._deliver(Item(work.instance, worn_out(work, place.node.idempotent)))
             return

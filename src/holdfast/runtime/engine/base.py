@@ -194,7 +194,7 @@ class Base:
             handlers_running=worker.executor.running if worker else 0,
             jobs_queued=len(worker.executor.jobs) if worker else 0,
             results_buffered=len(self.committer.buffer),
-            instances_cached=len(self.committer.cache),
+            instances_cached=len(self.committer.snapshots.cache),
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
             steps_unserved=worker.missing.waiting if worker else 0,
         )

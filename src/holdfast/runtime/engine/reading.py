@@ -11,9 +11,9 @@ from typing import Any
 from holdfast.core.moments import from_datetime
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.errors import NotFound, Refused
-from holdfast.runtime.committer import Outcome
 from holdfast.runtime.edge import Id, check_key, check_text, take_id
 from holdfast.runtime.engine.base import Base
+from holdfast.runtime.snapshots import Outcome
 from holdfast.runtime.statistics import FlowStatistics, by_flow
 from holdfast.runtime.views import Page, current, newest, page_of
 from holdfast.store import reads
@@ -125,7 +125,7 @@ class Reading(Base):
             async with asyncio.timeout(timeout):
                 return await self.wait(instance_id)
         id = take_id(instance_id)
-        if id in self.committer.local:
+        if id in self.committer.snapshots.local:
             outcome = await self._end_of(id)
             if outcome.instance is not None:
                 return current(outcome.started, outcome.instance, outcome.now)
@@ -140,11 +140,11 @@ class Reading(Base):
     async def _end_of(self, id: bytes) -> Outcome:
         """Resolves when the instance ends in this process, or goes elsewhere."""
         done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        waiting = self.committer.waiters.setdefault(id, [])
+        waiting = self.committer.snapshots.waiters.setdefault(id, [])
         waiting.append(done)
         try:
             return await done
         finally:
             waiting.remove(done)
-            if not waiting and self.committer.waiters.get(id) is waiting:
-                del self.committer.waiters[id]
+            if not waiting and self.committer.snapshots.waiters.get(id) is waiting:
+                del self.committer.snapshots.waiters[id]

@@ -127,10 +127,10 @@ class Starting(Reading):
             fresh,
             NewInstance(start.input, start.business_key, start.attributes, start.created_by),
         )
-        view = self.committer.local[start.id] = pending(start)
+        view = self.committer.snapshots.local[start.id] = pending(start)
         try:
             outcome = await self.committer.apply(item)
         except BaseException:
-            self.committer.local.pop(start.id, None)
+            self.committer.snapshots.local.pop(start.id, None)
             raise
         return current(view, outcome.instance or fresh, outcome.now)

@@ -1,0 +1,106 @@
+"""Instances under way in this process: their snapshots, which spare commits a read, and who waits for their end.
+
+Only an instance whose next step is run here is worth keeping. A snapshot saves a read and nothing else: every commit
+guards the version it was decided on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.decision import Decision
+from holdfast.core.state import Instance
+from holdfast.core.status import TERMINAL, Phase
+from holdfast.runtime.plan import Plan
+from holdfast.store.commit import Entry
+
+MOST: Final = 20_000
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """How a committed signal left its instance, and the database's time of that commit."""
+
+    instance: Instance | None  # None: it had been applied before
+    now: int
+    started: Any = None  # what `local` held for it
+
+
+class Snapshots:
+    def __init__(self) -> None:
+        self.cache: dict[bytes, Instance] = {}
+        self.waiters: dict[bytes, list[asyncio.Future[Outcome]]] = {}
+        self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
+
+    def committed(self, plan: Plan, id: bytes, entry: Entry) -> None:
+        after = entry.decisions[-1].instance
+        if after.status in TERMINAL:
+            self.cache.pop(id, None)
+            started = self.local.pop(id, None)
+            for waiter in self.waiters.pop(id, ()):
+                if not waiter.done():
+                    waiter.set_result(Outcome(after, plan.locked.now, started))
+        elif _works_here(plan, entry.decisions) or (id in self.cache and _is_working(after)):
+            self._remember(after)
+            if _works_elsewhere(plan, entry.decisions):
+                self._may_end_elsewhere(id)
+        else:
+            self.goes_elsewhere(id)
+
+    def _remember(self, instance: Instance) -> None:
+        """The oldest goes when there are too many."""
+        self.cache[instance.id] = instance
+        if len(self.cache) > MOST:
+            self.goes_elsewhere(next(iter(self.cache)))
+
+    def goes_elsewhere(self, id: bytes) -> None:
+        self.cache.pop(id, None)
+        self._may_end_elsewhere(id)
+
+    def _may_end_elsewhere(self, id: bytes) -> None:
+        """Its next step may end in another process: whoever waits here must look for themselves from now on."""
+        if self.local.pop(id, None) is not None:
+            for waiter in self.waiters.get(id, ()):
+                if not waiter.done():
+                    waiter.set_result(Outcome(None, 0))
+
+    def leave_all(self) -> None:
+        """The lease is gone: nothing that was under way here need end here."""
+        for id in list(self.local):
+            self.goes_elsewhere(id)
+        self.cache.clear()
+
+    def forget_older(self, id: bytes, version: int) -> None:
+        """The instance was changed elsewhere: a snapshot of another version would only cost a refused commit."""
+        cached = self.cache.get(id)
+        if cached is not None and cached.version != version:
+            del self.cache[id]
+
+    def forget(self, ids: set[bytes]) -> None:
+        for id in ids:
+            self.cache.pop(id, None)
+
+
+def _is_working(instance: Instance) -> bool:
+    return any(token.phase is Phase.WORKING for token in instance.state.tokens.values())
+
+
+def _works_here(plan: Plan, decisions: list[Decision]) -> bool:
+    leased = plan.leased
+    for decision in decisions:
+        for dispatch in decision.dispatches:
+            if dispatch.step in leased:
+                return True
+    return False
+
+
+def _works_elsewhere(plan: Plan, decisions: list[Decision]) -> bool:
+    """Something of it goes through the queue, and so to anybody."""
+    leased = plan.leased
+    for decision in decisions:
+        for dispatch in decision.dispatches:
+            if dispatch.step not in leased:
+                return True
+    return False
