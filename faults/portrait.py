@@ -46,7 +46,12 @@ select flow, node, outcome, sum(count)::int from (
 ) x group by 1, 2, 3
 """
 WAITING: Final = ("work", "signals", "timers", "key_waits", "inbox")
-BURNT: Final = ("retried", "step_retried", "compensation_retried")  # fewer of them where a fault took the call
+BURNT: Final = (
+    "retried",
+    "step_retried",
+    "compensation_retried",
+    "timer_fired",
+)  # fewer of them where a fault took the call
 REFUSED: Final = "signal_refused"  # a caller who does not know asks again
 UNIQUE: Final = "result"  # of one call
 

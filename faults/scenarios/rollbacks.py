@@ -9,15 +9,16 @@ n-th COMMIT gets lost on the way, or only the answer to it.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 import psycopg
 
-from faults import sagas
+from faults import crew, sagas
 from faults.check import judge
 from faults.portrait import Portrait, counted, differences, portray
 from faults.profile import Profile
@@ -32,7 +33,7 @@ from holdfast.core.status import TERMINAL
 
 LANES: Final = 2
 WORKER: Final = {"lease": 20.0, "scan": 5.0}
-CUTS: Final = "commit.after_commit"
+SURE_COMMITS: Final = 24  # every rollback has as many
 
 
 @dataclass
@@ -49,24 +50,30 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Strides:
-    """One of so many points is tried."""
+class Share:
+    """Which points are tried: one of so many, or a few of them."""
 
-    kills: int
-    cuts: int
-    commits: int
+    strides: tuple[int, int, int]  # kills, cuts, lost COMMITs
+    few: int = 0
 
-    @staticmethod
-    def of(profile: Profile) -> Strides:
-        return Strides(profile.size(1, 60), profile.size(7, FAR), profile.size(1, 40))
+    def of(self, kind: int, points: int, luck: random.Random) -> Sequence[int]:
+        if self.few:
+            return sorted(luck.sample(range(points), min(self.few, points)))
+        stride = self.strides[kind]
+        return range(luck.randrange(min(stride, points)), points, stride)
+
+
+WHOLE: Final = Share((1, 9, 6))
+FEW: Final = Share((1, 1, 1), few=1)
+SHORT: Final = ("fork", "cancel", "too_late", "repaired")
 
 
 def run(profile: Profile, seed: int) -> list[Figure]:
-    names = list(SAGAS)
-    strides = Strides.of(profile)
+    names = list(SHORT if profile.is_short else SAGAS)
+    share = FEW if profile.is_short else WHOLE
     with ThreadPoolExecutor(LANES) as lanes:
         ways = [(names[lane::LANES], random.Random(f"{seed} {lane}")) for lane in range(LANES)]
-        tallies = list(lanes.map(lambda way: _lane(*way, strides), ways))
+        tallies = list(lanes.map(lambda way: _lane(*way, share), ways))
     kills = {name: tally.kills[name] for name in names for tally in tallies if name in tally.kills}
     told = ", ".join(f"{name} {count}" for name, count in kills.items())
     killed, cut = sum(kills.values()), sum(tally.cuts for tally in tallies)
@@ -75,18 +82,18 @@ def run(profile: Profile, seed: int) -> list[Figure]:
     return [
         Figure("S25: rollbacks that ended otherwise", wrong, NONE, seed,
                f"of {killed} kills, {cut} cut connections, {lost} lost COMMITs and answers"),
-        Figure("S25: crash points of rollbacks", killed, Bar("≥", profile.size(1000, 13)), seed, told),
+        Figure("S25: crash points of rollbacks", killed, Bar("≥", profile.size(1000, 3)), seed, told),
     ]  # fmt: skip
 
 
-def _lane(names: list[str], luck: random.Random, strides: Strides) -> Tally:
+def _lane(names: list[str], luck: random.Random, share: Share) -> Tally:
     tally = Tally()
     with staged() as stage:
         asyncio.run(_publish(stage))
-        task = stage.task(nap=0.0, worker=WORKER, extras=[f"{sagas.__name__}:register"])
+        task = stage.task(nap=0.0, worker=WORKER, extras=[f"{crew.__name__}:register"])
         with nursery(task) as births:
             for name in names:
-                Shape(stage, births, SAGAS[name], tally).enumerate(strides, luck)
+                Shape(stage, births, SAGAS[name], tally).enumerate(share, luck)
         verdict = judge(stage.dsn, stage.witness.entries(), ends=TERMINAL, letters=True)
         tally.blame("all of them", verdict.report().splitlines())
     return tally
@@ -107,39 +114,45 @@ class Shape:
         self._tally = tally
         self._passed = 0
 
-    def enumerate(self, strides: Strides, luck: random.Random) -> None:
+    def enumerate(self, share: Share, luck: random.Random) -> None:
         self._model = self._run("model", f"{points()}:kill:after={FAR}", burnt=None)
-        self._kill(strides.kills, luck)
-        self._cut(strides.cuts, luck)
-        self._lose(strides.commits, luck)
+        self._kill(share.of(0, self._passed, luck))
+        if not share.few:
+            self._kill_the_rest()
+        self._cut(share.of(1, self._passed, luck))
+        self._lose(share.of(2, SURE_COMMITS, luck))
 
-    def _kill(self, stride: int, luck: random.Random) -> None:
-        count = 0
-        for n in range(luck.randrange(min(stride, self._passed)), self._passed + FAR, stride):
-            if self._run(f"kill {n}", f"{points()}:kill:after={n}", burnt=1) is not None:
-                count += 1
-            elif n >= self._passed:
-                break
-        self._tally.kills[self._saga.name] = count
+    def _kill(self, chosen: Iterable[int]) -> None:
+        for n in chosen:
+            self._dies_at(n)
 
-    def _cut(self, stride: int, luck: random.Random) -> None:
-        places = "+".join(p for p in points().split("+") if p.startswith("statement.before.")) + f"+{CUTS}"
-        for n in range(luck.randrange(min(stride, self._passed)), self._passed, stride):
+    def _kill_the_rest(self) -> None:
+        """No two runs have quite as many points: until one comes through."""
+        for n in itertools.count(self._passed):
+            if not self._dies_at(n):
+                return
+
+    def _dies_at(self, n: int) -> bool:
+        died = self._run(f"kill {n}", f"{points()}:kill:after={n}", burnt=1) is not None
+        self._tally.kills[self._saga.name] = self._tally.kills.get(self._saga.name, 0) + died
+        return died
+
+    def _cut(self, chosen: Iterable[int]) -> None:
+        statements = [point for point in points().split("+") if point.startswith("statement.before.")]
+        places = "+".join((*statements, "commit.after_commit"))
+        for n in chosen:
             self._run(f"cut {n}", f"{places}:disconnect:after={n}", burnt=0)
             self._tally.cuts += 1
 
-    def _lose(self, stride: int, luck: random.Random) -> None:
-        """The n-th COMMIT since the rollback began, for every n that there is."""
+    def _lose(self, chosen: Iterable[int]) -> None:
+        """The n-th COMMIT since the rollback began, or the answer to it."""
         fates: tuple[Fate, ...] = ("commit", "answer")
-        for fate in fates:
-            for n in range(luck.randrange(stride) % 8, FAR, stride):
-                mark = self._stage.place / f"{self._saga.name}-{fate}-{n}"
-                losing = Losing(fate, n, mark.exists)
-                with door(self._stage.dsn, losing) as (_, through):
-                    self._run(f"{fate} {n}", "", burnt=0, dsn=through, mark=str(mark))
-                if not losing.is_done:
-                    break
-                self._tally.lost += 1
+        for n, fate in itertools.product(chosen, fates):
+            mark = self._stage.place / f"{self._saga.name}-{fate}-{n}"
+            losing = Losing(fate, n, mark.exists)
+            with door(self._stage.dsn, losing) as (_, through):
+                self._run(f"{fate} {n}", "", burnt=0, dsn=through, mark=str(mark))
+            self._tally.lost += losing.is_done
 
     def _run(self, what: str, failpoint: str, *, burnt: int | None, dsn: str = "", mark: str = "") -> Portrait | None:
         """What is left behind; None when a process that was to be killed came through. The model has no `burnt`."""
@@ -147,7 +160,7 @@ class Shape:
         key = f"{name}: {what}"
         with self._looking() as connection:
             before = counted(connection)
-        story = f"{sagas.__name__}:tell"
+        story = f"{crew.__name__}:tell"
         ended = self._births.live(Life(name, key, failpoint, story=story, dsn=dsn, mark=mark))
         if burnt and ended["code"] == 0:
             return None

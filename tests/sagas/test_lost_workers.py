@@ -73,7 +73,7 @@ async def test_a_sibling_whose_worker_is_lost_is_compensated_though_nobody_took_
     cast = Cast(engine)
     flow = Flow("order").fork("both", branch("lost", "lost"), branch("wrong", "wrong")).join("met", "all")
     await engine.publish(flow.build())
-    async with engine.worker(scan=600.0, lease=60.0, grace=0.0):
+    async with engine.worker(scan=0.5, lease=60.0, grace=0.0):
         id = (await engine.start("order")).id
         await cast.are_out()
         assert evidence.ask(FREE, id, "lost")
@@ -86,7 +86,7 @@ async def test_a_rollback_does_not_wait_for_a_loser_whose_worker_is_lost(engine:
     cast = Cast(engine)
     race = Flow("order").fork("race", branch("fast", "do"), branch("lost", "lost")).join("won", "any")
     await engine.publish(race.step("wrong", "wrong").build())
-    async with engine.worker(scan=600.0, lease=60.0, grace=0.0):
+    async with engine.worker(scan=0.5, lease=60.0, grace=0.0):
         id = (await engine.start("order")).id
         await cast.are_out()
         assert evidence.ask(FREE, id, "lost")
@@ -99,7 +99,7 @@ async def test_a_rollback_does_not_wait_for_a_loser_that_nobody_took_on(engine: 
     cast = Cast(engine)
     race = Flow("order").fork("race", branch("fast", "do"), branch("slow", "of_another_service")).join("won", "any")
     await engine.publish(race.step("wrong", "wrong").build())
-    async with engine.worker(scan=600.0):
+    async with engine.worker(scan=0.5):
         id = (await engine.start("order")).id
         assert await cast.ends(engine, id) == "failed"
     assert (await statuses(engine, id))["slow"] == "cancelled"

@@ -146,7 +146,7 @@ async def commit_a_cancel(actor: Actor, world: World) -> AsyncIterator[None]:
     got = await _locked(actor, world)
     yield
     for id in got:
-        await actor.session.run([SQL.take_idle_work.rows([(id, id[15])])])
+        await actor.session.run([SQL.take_idle_work.rows([(id, id[15], path) for path in ("0", BRANCH)])])
     yield
     entries: list[Entry] = []
     for one in reversed(world.members):

@@ -139,7 +139,7 @@ WORKERS = {
     "start_instances": set[str](),
     "stop_work": {"work_pkey"},
     "supersede_steps": {"steps_pkey"},
-    "take_idle_work": {"work_pkey"},
+    "take_idle_work": {"work_pkey", "steps_pkey"},
     "take_kept_events": {"inbox_pkey"},
     "take_turns": set[str](),
     "update_instances": {"instances_pkey"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -12,7 +10,6 @@ from holdfast.core.ids import CONTROL, FORWARD
 from holdfast.core.program import Program
 from holdfast.core.renames import MIGRATE, names_today
 from holdfast.core.signals import PastStep
-from holdfast.core.state import ROOT
 from holdfast.core.status import StepStatus
 
 LATE: Final = "@late"  # the control row of a handler that succeeded after its branch had lost the race
@@ -48,39 +45,24 @@ def executed(program: Program, steps: list[PastStep], *, to_root: bool) -> Past:
     return Past(done, None if point is None else point.node)
 
 
-def backwards(program: Program, steps: list[PastStep], first: bytes) -> Iterator[PastStep]:
+def backwards(steps: list[PastStep], first: bytes) -> list[PastStep]:
     """The step that failed, then all others from the last to the first, branch by branch."""
-    by_path: defaultdict[str, list[PastStep]] = defaultdict(list)
-    branches: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-    for step in steps:
-        by_path[step.path].append(step)
-        _add_branches(branches, step.path)
-    failed = next((step for step in steps if step.id == first), None)
+    order = sorted(steps, key=_rank)
+    failed = next((step for step in order if step.id == first), None)
     if failed is not None:
-        yield failed
-    for step in _from_the_end(ROOT, by_path, branches):
-        if step.id != first:
-            yield step
+        order.remove(failed)
+        order.insert(0, failed)
+    return order
 
 
-def _from_the_end(
-    path: str, by_path: dict[str, list[PastStep]], branches: dict[tuple[str, int], set[int]]
-) -> Iterator[PastStep]:
-    own = by_path.get(path, [])
-    hops = {step.hop for step in own} | {hop for parent, hop in branches if parent == path}
-    for hop in sorted(hops, reverse=True):
-        for index in sorted(branches.get((path, hop), ())):
-            yield from _from_the_end(f"{path}/{hop}.{index}", by_path, branches)
-        yield from sorted((step for step in own if step.hop == hop), key=_moment, reverse=True)
-
-
-def _add_branches(branches: dict[tuple[str, int], set[int]], path: str) -> None:
-    """Every scope the path lies in: a branch may have nothing to take back itself and hold one that has."""
-    while "/" in path:
-        parent, _, last = path.rpartition("/")
-        hop, _, index = last.partition(".")
-        branches[parent, int(hop)].add(int(index))
-        path = parent
+def _rank(step: PastStep) -> tuple[int, ...]:
+    """Later hops first. What is inside a split at hop h comes before the split itself, branch after branch: `0/3.1` is
+    the branch 1 of the split at hop 3."""
+    rank: list[int] = []
+    for scope in step.path.split("/")[1:]:
+        hop, _, index = scope.partition(".")
+        rank += (-int(hop), 0, int(index))
+    return (*rank, -step.hop, 1, -step.version, -step.ordinal)
 
 
 def _in_todays_names(steps: list[PastStep]) -> list[PastStep]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.core.decision import Answered
 from holdfast.core.events import refuse_standstill
 from holdfast.core.ids import token_id
@@ -56,7 +54,10 @@ def _compensate_again(turn: Turn, signal: Requeue, undo: Undo) -> None:
     token = token_id(undo.path, undo.hop)
     turn.control("undo_again", {"by": turn.actor, "reason": signal.reason, "target": turn.status}, raw)
     turn.note("compensation_requeued", undo.node, token, {"letter": signal.letter.hex(), "reason": signal.reason})
-    again = open_compensation(turn, place, msgspec.structs.replace(undo, run=run), 0, raw)
+    again = open_compensation(
+        turn, place, undo.path, undo.hop, undo.of, undo.of_at, undo.fence, 0, raw,
+        run=run, is_evidence=undo.is_evidence,
+    )  # fmt: skip
     turn.rollback = Rollback(turn.status, turn.reason, plan=(again,))
     run_next(turn, input=raw)
 

@@ -88,15 +88,24 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     past = executed(turn.program, signal.steps, to_root=rollback.to_root)
     undos: list[Undo] = []
     inputs: list[bytes] = []
-    for step in backwards(turn.program, past.steps, rollback.first):
-        place = turn.program.places.get(step.node)  # a migration may have dropped what needs no compensation
+    moved: list[Moved] = []
+    places = turn.program.places
+    for step in backwards(past.steps, rollback.first):
+        place = places.get(step.node)  # a migration may have dropped what needs no compensation
         undo = None if place is None else place.node.undo
+        is_evidence = step.status == StepStatus.CANCELLED
         if undo is not None:
             raw = _what_was_done(step)
-            undos.append(_open(turn, turn.program.places[undo], step, len(undos), raw))
+            undos.append(
+                open_compensation(
+                    turn, places[undo], step.path, step.hop, step.id, step.at, step.fence, len(undos), raw,
+                    is_evidence=is_evidence,
+                )
+            )  # fmt: skip
             inputs.append(raw)
-        elif step.status != StepStatus.CANCELLED:
-            turn.moved = (*turn.moved, Moved(step.id, step.at, StepStatus.ROLLED_BACK))
+        elif not is_evidence:
+            moved.append(Moved(step.id, step.at, StepStatus.ROLLED_BACK))
+    turn.moved = (*turn.moved, *moved)
     if not undos:  # else the rows of the compensations tell that there is a plan
         turn.control("plan", {"save_point": past.save_point})
     turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
@@ -105,36 +114,51 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
 
 
 def _what_was_done(step: PastStep) -> bytes:
-    return encode({"input": msgspec.Raw(step.input or NULL), "output": msgspec.Raw(step.output or NULL)})
+    return b'{"input":%b,"output":%b}' % (step.input or NULL, step.output or NULL)
 
 
-def _open(turn: Turn, place: Place, step: PastStep, ordinal: int, raw: bytes) -> Undo:
-    return open_compensation(
-        turn,
-        place,
-        Undo(
-            place.id, step.path, step.hop, b"", turn.now, step.id, step.at, step.fence, 0,
-            step.status == StepStatus.CANCELLED,
-        ),
-        ordinal,
-        raw,
-    )  # fmt: skip
-
-
-def open_compensation(turn: Turn, place: Place, undo: Undo, ordinal: int, raw: bytes) -> Undo:
+def open_compensation(
+    turn: Turn,
+    place: Place,
+    path: str,
+    hop: int,
+    of: bytes,
+    of_at: int,
+    fence: int,
+    ordinal: int,
+    raw: bytes,
+    *,
+    run: int = 0,
+    is_evidence: bool = False,
+) -> Undo:
     """The row of a compensation that is still to run; its receipt makes it the only one of its kind."""
-    instance, token = turn.instance, token_id(undo.path, undo.hop)
-    key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, COMPENSATE, undo.run)
-    undo = msgspec.structs.replace(undo, step=step_id(turn.now, key, instance.id[15]), at=turn.now)
-    detail = {"ordinal": ordinal, "undoes": undo.of.hex(), "undoes_at": undo.of_at, "evidence": undo.is_evidence}
+    instance, now, token = turn.instance, turn.now, token_id(path, hop)
+    key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
+    id = step_id(now, key, instance.id[15])
+    detail = {"ordinal": ordinal, "undoes": of.hex(), "undoes_at": of_at, "evidence": is_evidence}
     turn.opened.append(
         Opened(
-            undo.step, place.id, place.behaviour, undo.path, undo.hop, token, key, undo.run, turn.version, turn.seq,
-            "rollback", StepStatus.PENDING, raw, undo.fence, 0, encode(detail), COMPENSATE,
+            id,
+            place.id,
+            place.behaviour,
+            path,
+            hop,
+            token,
+            key,
+            run,
+            turn.version,
+            turn.seq,
+            "rollback",
+            StepStatus.PENDING,
+            raw,
+            fence,
+            0,
+            encode(detail),
+            COMPENSATE,
         )
-    )  # fmt: skip
+    )
     turn.seq += 1
-    return undo
+    return Undo(place.id, path, hop, id, now, of, of_at, fence, run, is_evidence)  # fmt: skip
 
 
 # --- run ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import linecache
 import traceback
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -15,6 +17,7 @@ from holdfast.runtime.handlers import DoNotRetry
 MOST_NAME = 200
 MOST_MESSAGE = 4000
 MOST_TRACE = 8000
+MOST_FRAMES = 6
 
 
 class StepTimeout(TimeoutError):
@@ -52,21 +55,41 @@ def describe(failure: BaseException) -> Failure:
     name = code if isinstance(code, str) and code else type(failure).__name__
     if isinstance(failure, StepTimeout):
         return Failure(name, _clean(message, MOST_MESSAGE))
-    trace = "".join(_lines(failure)[-6:])
+    trace = "".join(_lines(failure)[-2 * MOST_FRAMES :])
     return Failure(
         _clean(name, MOST_NAME), _clean(message, MOST_MESSAGE), {"traceback": _clean(trace[-MOST_TRACE:], MOST_TRACE)}
     )
 
 
 def _lines(failure: BaseException) -> list[str]:
-    """Without marks below the lines: to find their columns, Python compiles every line anew."""
-    shown = traceback.TracebackException.from_exception(failure, limit=-6)
-    told: traceback.TracebackException | None = shown
-    while told is not None:
-        for frame in told.stack:
-            frame.colno = None
-        told = told.__cause__ or told.__context__
-    return list(shown.format())
+    """As Python shows it, without marks below the lines: to find their columns, Python compiles every line anew."""
+    told: list[BaseException] = []
+    link: BaseException | None = failure
+    while link is not None and link not in told:
+        told.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    lines: list[str] = []
+    for link in reversed(told):
+        if lines:
+            lines.append("\nand then:\n\n")
+        lines += [*_frames(link), f"{type(link).__name__}: {_words(link)}\n"]
+    return lines
+
+
+def _frames(failure: BaseException) -> list[str]:
+    frames = deque(traceback.walk_tb(failure.__traceback__), MOST_FRAMES)
+    return [
+        f'  File "{frame.f_code.co_filename}", line {number}, in {frame.f_code.co_name}\n'
+        f"    {linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()}\n"
+        for frame, number in frames
+    ]
+
+
+def _words(failure: BaseException) -> str:
+    try:
+        return str(failure)
+    except Exception:
+        return "it cannot be shown"
 
 
 def _clean(text: str, limit: int) -> str:

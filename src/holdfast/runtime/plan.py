@@ -277,8 +277,9 @@ class Plan:
 
     async def _take_back_idle(self, session: Session, program: Program, entry: Entry, item: Item) -> None:
         """Work still in the queue need not be waited for: decide again, knowing which paths are idle."""
+        stopped = {*entry.decisions[-1].stops, *entry.decisions[-1].halts}
         mine = {d.path for decision in entry.decisions[:-1] for d in decision.dispatches}  # of this very batch
-        idle = await take_idle_work(session, item.instance) | mine
+        idle = await take_idle_work(session, item.instance, stopped) | (mine & stopped)
         if not idle:
             return
         decided = entry.decisions.pop()

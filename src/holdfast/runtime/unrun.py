@@ -36,4 +36,5 @@ def worn_out(work: ClaimedWork, idempotent: bool) -> WorkFailed:
     if not idempotent:
         message = "The worker was lost while it ran; whether it took effect is unknown and it may not be called twice."
     failure = Failure("LEASE_LOST" if idempotent else "OUTCOME_UNKNOWN", message)
-    return WorkFailed(work.path, work.step, work.fence, failure, work.calls, False, work.input)
+    made = work.calls - 1  # the claim counted one more, which is never made
+    return WorkFailed(work.path, work.step, work.fence, failure, made, False, work.input)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -85,9 +85,9 @@ def _kept(
     return KeptEvent(id, event.decode(), body, who, token.decode(), kept_at, until, bool(kept_at))
 
 
-async def take_idle_work(session: Session, instance: bytes) -> frozenset[str]:
-    """Paths of the instance whose dispatched work nobody had claimed; the rows are gone with this transaction."""
-    [result] = await session.run([SQL.take_idle_work.rows([(instance, instance[15])])])
+async def take_idle_work(session: Session, instance: bytes, paths: Iterable[str]) -> frozenset[str]:
+    """Those of the paths whose dispatched work nobody has begun; the rows are gone with this transaction."""
+    [result] = await session.run([SQL.take_idle_work.rows([(instance, instance[15], path) for path in sorted(paths)])])
     return frozenset(path.decode() for _, path in rows(result))
 
 
