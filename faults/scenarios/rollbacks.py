@@ -115,7 +115,9 @@ class Shape:
         self._passed = 0
 
     def enumerate(self, share: Share, luck: random.Random) -> None:
-        self._model = self._run("model", f"{points()}:kill:after={FAR}", burnt=None)
+        model = self._run("model", f"{points()}:kill:after={FAR}", burnt=None)
+        assert model is not None
+        self._model = model
         self._kill(share.of(0, self._passed, luck))
         if not share.few:
             self._kill_the_rest()
