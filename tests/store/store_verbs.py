@@ -296,6 +296,7 @@ VERBS: dict[str, Verb] = {
     for verb in (
         commit_with_locks, commit_in_one_flush, commit_a_cancel, commit_keyed_waits, claim_work, reclaim_work,
         fire_timers, return_claims, park_work, take_turns, delete_old_instances, start_with_keys,
-        start_in_a_transaction, signal_in_a_transaction, signal_a_key_in_a_transaction, cancel_in_a_transaction, migrate_an_instance,
+        start_in_a_transaction, signal_in_a_transaction, signal_a_key_in_a_transaction, cancel_in_a_transaction,
+        migrate_an_instance,
     )
 }  # fmt: skip
