@@ -212,7 +212,7 @@ def test_siblings_that_nobody_has_begun_are_skipped() -> None:
     assert (run.row("a1").status, take_back(run)) == ("skipped", ["un-b1", "un-first"])
 
 
-def test_siblings_that_wait_for_an_event_a_moment_or_another_call_are_skipped() -> None:
+def test_siblings_that_wait_are_skipped_unless_they_were_called_before() -> None:
     nodes = [
         split("fork"),
         state("rest"),
@@ -225,8 +225,8 @@ def test_siblings_that_wait_for_an_event_a_moment_or_another_call_are_skipped() 
         edge("rest", "meet", "go"), *chain("again", "meet"), *chain("bad", "meet", "end"),
     ]  # fmt: skip
     run = Run(saga(nodes, edges)).start().fail("again").fail("bad")
-    assert (run.row("rest").status, run.row("again").status) == ("skipped", "skipped")
-    assert take_back(run) == ["un-bad"]
+    assert take_back(run) == ["un-bad", "un-again"]
+    assert (run.row("rest").status, run.row("again").status) == ("skipped", "rolled_back")
 
 
 def test_nothing_goes_forward_any_more() -> None:
@@ -473,3 +473,9 @@ def _many_worlds() -> None:
         known = forked(["a1", "a2"], ["b1", "b2"], mode=mode)
         for seed in range(100):
             World(known, seed).run(steps=30)
+
+
+def test_a_cancel_skips_what_is_between_two_calls() -> None:
+    run = Run(line(*undoable("a", retry=Retry(calls=3, delay=60)))).start().fail("a")
+    run.apply(Cancel("x"), ADA)
+    assert (run.status, run.row("a").status) == ("cancelled", "skipped")

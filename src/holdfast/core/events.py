@@ -8,7 +8,7 @@ from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
 from holdfast.core.leave import leave, leave_with_output
 from holdfast.core.program import Place
-from holdfast.core.results import AFTER_STOP
+from holdfast.core.rollback import AFTER_STOP
 from holdfast.core.scopes import cancel_children
 from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
 from holdfast.core.state import Token, value_of

@@ -15,7 +15,7 @@ from holdfast.core.failure import DEAD, LOST, ROLLBACK
 from holdfast.core.ids import COMPENSATE, CONTROL, timer_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
-from holdfast.core.results import AFTER_STOP
+from holdfast.core.rollback import AFTER_STOP
 from holdfast.core.rows import StepRow, phase_of_work, read_error
 from holdfast.core.state import (
     Arrival,

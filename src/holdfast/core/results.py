@@ -13,7 +13,7 @@ from holdfast.core.ids import token_id, wait_id
 from holdfast.core.leave import leave_with_output
 from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
-from holdfast.core.rollback import COMPENSATION, not_undone, undone
+from holdfast.core.rollback import AFTER_STOP, COMPENSATION, not_undone, undone
 from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Token, Wait
 from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, InstanceStatus, Phase, StepStatus
@@ -21,7 +21,6 @@ from holdfast.core.turn import Turn, encode
 from holdfast.errors import Refused
 
 STOPPED: Final = "STOPPED"  # of a call that was not made, or obeyed when it was told to stop
-AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 
 
 def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Place]:

@@ -28,6 +28,7 @@ from holdfast.core.turn import NULL, Turn, encode
 from holdfast.errors import Refused
 
 COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
+AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 OUT_OF_CALLS: Final = "COMPENSATION_EXHAUSTED"
 
 
@@ -75,7 +76,12 @@ def stop_token(turn: Turn, path: str, token: Token, reason: str, *, is_told: boo
         waits = tuple(wait for wait in token.waits if wait.kind == "child")
         turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=waits)
     else:
-        cancel_token(turn, path, reason, StepStatus.SKIPPED)
+        # Between two calls it has failed as often as it was called, and may have left something behind.
+        was_called = token.phase is Phase.RETRYING and token.calls > 0 and not is_told
+        if was_called:
+            cancel_token(turn, path, AFTER_STOP, StepStatus.FAILED)
+        else:
+            cancel_token(turn, path, reason, StepStatus.SKIPPED)
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------
