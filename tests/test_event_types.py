@@ -20,7 +20,16 @@ STATUSES = {
     "step_": {"completed", "failed", "skipped", "cancelled"},
 }
 # Other literals of the statements that write events.
-NO_TYPES = {"advance_steps", "finish_instances", "dead_letter", "received_at", "waiting_seconds", "next_attempt_at"}
+NO_TYPES = {
+    "advance_steps",
+    "finish_instances",
+    "undo_steps",
+    "end_rollbacks",
+    "dead_letter",
+    "received_at",
+    "waiting_seconds",
+    "next_attempt_at",
+}
 
 
 def documented() -> set[str]:

@@ -97,7 +97,7 @@ def _not_ended(stage: Stage, rounds: int) -> list[str]:
     missing = rounds * len(poison.CORPUS) * 2 - len(found)
     wrong = [f"{missing} poisoned instances never began"] if missing else []
     for name, status, step, code in found:
-        has_failed = (status, step) == ("failed", "failed") and code
+        has_failed = (status, step) == ("failed", "rolled_back") and code
         if not has_failed and not (status == "completed" and name in _HARMLESS):
             wrong.append(f"{name}: the instance is {status}, its step {step} with {code}")
     return wrong

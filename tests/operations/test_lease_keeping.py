@@ -156,9 +156,11 @@ async def test_a_handler_sees_that_its_lease_is_gone(engine: Engine, evidence: E
         if ctx.attempt == 1:
             seen.append((ctx.lost, ctx.heartbeat()))
             reached.set()
-            while ctx.heartbeat():
-                await asyncio.sleep(0.01)
-            seen.append((ctx.lost, ctx.heartbeat()))
+            try:
+                while ctx.heartbeat():
+                    await asyncio.sleep(0.01)
+            finally:  # it is also told
+                seen.append((ctx.lost, ctx.heartbeat()))
         return ctx.attempt
 
     await engine.publish(Flow("watch").step("step", "step", retries=2).build())

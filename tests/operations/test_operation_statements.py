@@ -17,7 +17,14 @@ from holdfast.testing import copied_database
 
 FOLDER = Path(holdfast.__file__).parent / "store" / "sql"
 FILES = sorted(file for name in ("doctor", "operations", "upkeep") for file in (FOLDER / name).glob("*.sql"))
-FORGETS = {"list_old_partitions", "drop_partition", "purge_instances", "prune_receipts", "prune_dead_letters"}
+FORGETS = {
+    "list_old_partitions",
+    "drop_partition",
+    "purge_instances",
+    "prune_receipts",
+    "prune_dead_letters",
+    "prune_statistics",
+}
 NO_ROLE = {"limit_transaction", "use_role"}
 
 

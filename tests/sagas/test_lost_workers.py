@@ -34,6 +34,8 @@ class Cast:
 
     async def lost(self, ctx: Context, data: Any) -> Any:
         self.begun["lost"].set()
+        if ctx.attempt > 1:  # taken on again before the failure was known: that is fine, too
+            return
         while not self.over.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await self.over.wait()

@@ -31,7 +31,7 @@ from holdfast.runtime.handlers import DoNotRetry, Handler, Registry
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.items import Item
 from holdfast.runtime.telemetry import Telemetry
-from holdfast.runtime.unrun import stopped
+from holdfast.runtime.unrun import not_begun, stopped
 
 log = logging.getLogger("holdfast.handlers")
 
@@ -103,7 +103,7 @@ class Executor:
         self.jobs.clear()
         for job in waiting:
             if job.place.behaviour is not Behaviour.CALL and is_meant(job):
-                self._deliver(Item(job.instance, stopped(job)))
+                self._deliver(Item(job.instance, not_begun(job)))
             else:
                 self.jobs.append(job)
 

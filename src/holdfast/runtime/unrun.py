@@ -11,11 +11,18 @@ from holdfast.store.queue import ClaimedWork
 
 _STOPPED: Final = Failure(STOPPED, "The step was stopped before it had a result.")
 _LOST: Final = Failure("LEASE_LOST", "The worker was lost while it ran, and the step is not to be run again.")
+_CALLED_BEFORE: Final = Failure("NOT_CALLED_AGAIN", "The step was called before and is not to be called again.")
 
 
 def stopped(job: Job) -> WorkFailed:
-    """It was told to stop and obeyed, or was never begun."""
+    """It was told to stop and obeyed."""
     return WorkFailed(job.path, job.step, job.fence, _STOPPED, job.calls, False, job.input)
+
+
+def not_begun(job: Job) -> WorkFailed:
+    """It waited for its turn and is not called. An earlier call may have left something behind all the same."""
+    failure = _STOPPED if job.calls <= 1 else _CALLED_BEFORE
+    return WorkFailed(job.path, job.step, job.fence, failure, job.calls, False, job.input)
 
 
 def not_run(work: ClaimedWork) -> WorkFailed:
