@@ -23,7 +23,9 @@ BACKENDS = """
 select pid from pg_stat_activity
 where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid() order by pid
 """
-LISTENERS = "select pid from pg_stat_activity where datname = current_database() and starts_with(query, 'listen holdfast')"
+LISTENERS = """
+select pid from pg_stat_activity where datname = current_database() and starts_with(query, 'listen holdfast')
+"""
 CUT = "select pg_terminate_backend(%s)"
 
 
