@@ -290,7 +290,7 @@ async def test_a_worker_that_dies_after_the_telling_is_not_replaced(engine: Engi
 
 
 async def test_a_thousand_running_branches_are_told_within_a_second(engine: Engine, other: Engine) -> None:
-    width = 990
+    width = 1_000
     stand = Stand()
     other.register("stand", stand)
     await engine.publish(fork("wide", width))
