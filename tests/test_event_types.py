@@ -23,6 +23,7 @@ STATUSES = {
 NO_TYPES = {
     "advance_steps",
     "finish_instances",
+    "begin_rollbacks",
     "undo_steps",
     "end_rollbacks",
     "dead_letter",

@@ -75,6 +75,7 @@ WORKERS = {
     "insert_letters": set[str](),
     "read_past": {"steps_pkey"},
     "move_steps": {"steps_pkey"},
+    "begin_rollbacks": {"instances_pkey", "work_pkey", "steps_pkey"},
     "undo_steps": {"instances_pkey", "work_pkey", "steps_pkey"},
     "end_rollbacks": {"instances_pkey", "work_pkey", "steps_pkey"},
     "advance_steps": {"instances_pkey", "work_pkey", "steps_pkey"},

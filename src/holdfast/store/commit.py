@@ -19,6 +19,7 @@ from holdfast.core.state import Instance, encode_state
 from holdfast.core.status import TERMINAL
 from holdfast.store.needs import KeptEvent
 from holdfast.store.plain import POINT, NewInstance, advanced, begun, finished, ripe_at, rolled_back, undone
+from holdfast.store.rollbacks import Rollbacks, is_plain_rollback
 from holdfast.store.statements import SQL, Query
 from holdfast.store.statistics import Tally, hour_of
 from holdfast.store.stops import add_stops
@@ -86,6 +87,7 @@ class _Rows:
         self.tally = Tally(batch.now)
         self.uncalled: set[bytes] = set()  # steps that wait for a claim: it is the claim that counts their call
         self.moved: dict[bytes, tuple[Any, ...]] = {}  # where a step's status ends up, should it move twice
+        self.rollbacks = Rollbacks()
         self.tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
 
     def add(self, entry: Entry) -> None:
@@ -93,7 +95,7 @@ class _Rows:
         decision = entry.decisions[0]
         plain = decision.plain
         if len(entry.decisions) > 1 or not plain or not self.batch.worker:
-            self._add_at_length(entry)
+            self._add_unusual(entry)
         elif plain == "finish":
             self.tables["finish_instances"].append(finished(decision))
         elif plain == "undone":
@@ -106,6 +108,13 @@ class _Rows:
             self.tables["undo_steps"].append(undone(decision))
         elif entry.new is not None:
             self.tables["begin_instances"].append(begun(decision, entry.new, self.batch.point))
+        else:
+            self._add_at_length(entry)
+
+    def _add_unusual(self, entry: Entry) -> None:
+        batch = self.batch
+        if batch.worker and entry.new is None and is_plain_rollback(entry.before, entry.decisions, batch.leases):
+            self.rollbacks.add(entry.before, *entry.decisions)
         else:
             self._add_at_length(entry)
 
@@ -286,7 +295,8 @@ class _Rows:
             self._child(c)
         tables["move_steps"].extend(self.moved.values())
         tables["insert_statistics"] = self.tally.rows()
-        return [self._bind(name, rows) for name, rows in tables.items() if rows]
+        begun = [self.rollbacks.query(batch.now, batch.worker)] if self.rollbacks.begun else []
+        return [*begun, *(self._bind(name, rows) for name, rows in tables.items() if rows)]
 
     def _child(self, c: ChildStart) -> None:
         self.tables["start_instances"].append(

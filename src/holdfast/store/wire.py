@@ -54,7 +54,7 @@ def _bytes_array(oid: int) -> ArrayEncoder:
 
 def _uuid_array(column: Sequence[bytes | None], prefix: bytes = b"\0\0\0\x10") -> bytes:
     head = _HEAD(1, 1, 2950, len(column), 1)
-    if None in column:
+    if not column or None in column:
         return head + b"".join([NULL if v is None else prefix + v for v in column])
     return head + prefix + prefix.join(column)  # type: ignore[arg-type]
 

@@ -16,18 +16,18 @@ with i as (
     where t.instance_id = any(array[i.instance]) and t.bucket = i.bucket and t.path = i.path and t.fence = i.fence
         and t.worker is not distinct from $19::uuid
     returning 1
-), s as (
-    update holdfast.steps t set status = x.status,
-        outcome = case when x.part = 1 then 'completed' else t.outcome end,
-        output = case when x.part = 1 then i.output else t.output end,
-        closed_version = case when x.part = 1 then i.version else t.closed_version end,
-        closed_ordinal = case when x.part = 1 then 0 else t.closed_ordinal end,
-        closed_by = case when x.part = 1 then 'system' else t.closed_by end,
-        closed_at = case when x.part = 1 then $18::timestamptz else t.closed_at end
+), c as (
+    update holdfast.steps t set status = 'completed', outcome = 'completed', output = i.output, closed_version = i.version,
+        closed_ordinal = 0, closed_by = 'system', closed_at = $18::timestamptz
     from i
-    cross join lateral (values (1, i.done, i.at, 'completed'), (2, i.of, i.of_at, 'rolled_back')) as x(part, id, at, status)
-    where t.instance_id = any(array[i.instance]) and t.bucket = i.bucket and t.created_at = x.at and t.id = x.id
-        and (x.part > 1) = (num_nulls(t.closed_at) = 0)
+    where t.instance_id = any(array[i.instance]) and t.bucket = i.bucket and t.created_at = i.at and t.id = i.done
+        and num_nulls(t.closed_at) = 1
+    returning 1
+), o as (
+    update holdfast.steps t set status = 'rolled_back'
+    from i
+    where t.instance_id = any(array[i.instance]) and t.bucket = i.bucket and t.created_at = i.of_at and t.id = i.of
+        and num_nulls(t.closed_at) = 0
     returning 1
 ), e as (
     insert into holdfast.events (instance_id, bucket, org_id, version, ordinal, type, node, token, actor, detail, created_at)
@@ -41,4 +41,4 @@ with i as (
     from i
 )
 select holdfast.expect('end_rollbacks',
-    least((select count(*) from i), (select count(*) from w), (select count(*) from s) / 2), $20::bigint)
+    least((select count(*) from i), (select count(*) from w), (select count(*) from c), (select count(*) from o)), $20::bigint)
