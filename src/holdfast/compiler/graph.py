@@ -105,10 +105,15 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     child: Child | None = None  # rest: a sub-flow
     form: dict[str, Any] | None = None  # human, approval: what the person fills in
     roles: tuple[str, ...] = ()  # human, approval: who may claim it; empty: anybody
+    assignee: str | None = None  # human, approval: an expression that gives the person the task is assigned to
+    capabilities: tuple[str, ...] = ()  # rest: all of them are needed to act here, any of them to see it
+    self_approval: bool = True  # approval: may whoever started the instance decide it?
     due: float | None = None  # human, approval: seconds until it should be decided; takes the `timeout` edge, if any
     mode: str | None = None  # join: all | any
     awaits: bool = False  # emit: wait for the effect's receipt
     input: dict[str, str] | None = None  # mapping: name → expression; None: the token's value
+    output: dict[str, str] | None = None  # mapping: name → expression over `response`; None: the output as it is
+    best_effort: bool = False  # work, emit: out of calls counts as completed, the error stays in the context
     guard: str | None = None  # capability needed to act here
     slot: str | None = None
     edit_window: str | None = None  # editable | amend_only | locked
@@ -143,6 +148,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     chain_limit: int | None = None  # automatic steps since the last external signal
     timeout: float | None = None  # seconds for the whole instance
     on_timeout: str | None = None  # node the root token goes to when it expires
+    keeps_error: bool = False  # data "context": the last error of a step is kept there as `_last_error`
+    capabilities: tuple[str, ...] = ()  # all of them are needed to start an instance, any of them to see one
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -1,0 +1,1 @@
+"""The HTTP API: routes over the engine, who may use them, and how failures are told."""
