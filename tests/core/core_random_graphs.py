@@ -19,6 +19,7 @@ Exit = tuple[str, str]  # a node and the event that leads on from it
 
 CONDITIONS = ("input.n > 1", "context.n < 3", "input.ok == true", "input.kind in ['a', 'b']")
 GUARD = "act"
+PERSON = "ada"
 
 
 class Builder:
@@ -86,9 +87,12 @@ class Builder:
         deadline = 60.0 if self.maybe(5) else None
         kind = self.one_of("task", "task", "action")
         delay = 3.0 if self.maybe(5) else None
+        output = {"n": "response.n", "was": "input.n"} if self.maybe(5) else None
+        best_effort = kind == "task" and self.maybe(5)
         id = self.node(
-            kind, handler="h", retry=retry, input=mapping, deadline=deadline, delay=delay, idempotent=not self.maybe(7)
-        )
+            kind, handler="h", retry=retry, input=mapping, deadline=deadline, delay=delay, idempotent=not self.maybe(7),
+            output=output, best_effort=best_effort,
+        )  # fmt: skip
         self._ways_out(id, deadline)
         return id, [(id, "completed")]
 
@@ -98,12 +102,20 @@ class Builder:
         )
         deadline = 60.0 if self.maybe() else None
         due = 30.0 if self.maybe() else None
-        id = self.node(self.one_of("state", "approval", "human"), wait=wait, deadline=deadline, due=due)
+        kind = self.one_of("state", "approval", "human")
+        capabilities = (GUARD,) if self.maybe(5) else ()
+        people = self._people() if kind != "state" else {}
+        id = self.node(kind, wait=wait, deadline=deadline, due=due, capabilities=capabilities, **people)
         self._ways_out(id, deadline)
         if self.maybe():
             self.edge(id, self.somewhere(), "rejected", guard=GUARD if self.maybe() else None)
-        exits = [(id, "go")] if wait is None or self.maybe() else []
+        answer = self.one_of("go", "go", "approved", "completed") if kind != "state" and wait is None else "go"
+        exits = [(id, answer)] if wait is None or self.maybe() else []
         return id, [*exits, (id, "completed")] if wait is not None else exits
+
+    def _people(self) -> dict[str, Any]:
+        assignee = self.one_of(*[None] * 5, f"'{PERSON}'", f"'{PERSON}'", "context.key", "context.n")
+        return {"assignee": assignee, "self_approval": self.maybe(1)}
 
     def pause(self, depth: int) -> tuple[str, list[Exit]]:
         options = {"until": "input.at"} if self.maybe() else {"delay": 10.0}
@@ -112,7 +124,10 @@ class Builder:
         return id, [(id, "completed")]
 
     def emit(self, depth: int) -> tuple[str, list[Exit]]:
-        id = self.node(self.one_of("effect", "notification"), handler="mail", awaits=self.maybe(1))
+        awaits = self.maybe(1)
+        output = {"key": "response.key"} if awaits and self.maybe() else None
+        kind = self.one_of("effect", "notification")
+        id = self.node(kind, handler="mail", awaits=awaits, output=output, best_effort=self.maybe())
         self._ways_out(id, None)
         return id, [(id, "completed")]
 
@@ -165,7 +180,7 @@ class Builder:
     def _ways_out(self, id: str, deadline: float | None) -> None:
         if self.maybe():
             self.edge(id, self.somewhere(), "error")
-        if deadline is not None and self.maybe(1):
+        if self.maybe(1 if deadline is not None else 5):
             self.edge(id, self.somewhere(), "timeout")
 
 
@@ -178,15 +193,20 @@ def graphs(draw: Draw) -> Graph:
     builder.connect(exits, "terminal")
     builder.edge("late", "terminal")
     expires = builder.one_of(*[None] * 5, 500.0)
+    data = builder.one_of("value", "context")
     policy = Policy(
         on_error=builder.one_of("fail", "suspend", "dlq", "rollback", "rollback"),
         on_cancel=builder.one_of("rollback", "stop"),
-        data=builder.one_of("value", "context"),
+        data=data,
         missing=builder.one_of("null", "zero"),
         chain_limit=builder.one_of(None, None, 3),
         timeout=expires,
         on_timeout=builder.one_of("late", None) if expires is not None else None,
+        keeps_error=data == "context" and builder.maybe(1),
     )
     builder.edges.append(Edge(id="late", source=head, target="late", on="error"))
     builder.compensate()
-    return Graph(name="random", entry=head, nodes=tuple(builder.nodes), edges=tuple(builder.edges), policy=policy)
+    return Graph(
+        name="random", entry=head, nodes=tuple(builder.nodes), edges=tuple(builder.edges), policy=policy,
+        kind=builder.one_of("saga", "steps"),
+    )  # fmt: skip

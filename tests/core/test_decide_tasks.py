@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from core_desk import Desk, desk
 from core_graphs import call, edge, end, join, line, program, split, task, terminal
-from core_run import Run
 
 from holdfast.compiler.graph import Node, Policy
-from holdfast.core.decision import TaskClosed, TaskFacts, TaskOpened
+from holdfast.core.decision import TaskFacts
 from holdfast.core.hands import Held, TaskStatus, assign, claim, delegate, release
-from holdfast.core.program import Program
 from holdfast.core.signals import Abort, Actor, Cancel, Decided, ForceFail, Resume, Suspend, TimerDue
 from holdfast.errors import Conflict, Forbidden, Refused
 
@@ -37,49 +36,6 @@ RACE = program(
         edge("right", "terminal", "escalate"), edge("first", "end"),
     ],
 )  # fmt: skip
-
-
-class Desk(Run):
-    """A run with the tasks it has opened and closed."""
-
-    def __init__(self, program: Program, **options: Any) -> None:
-        super().__init__(program, **options)
-        self.open: dict[bytes, TaskOpened] = {}
-        self.over: dict[bytes, TaskClosed] = {}
-
-    def _commit(self, decision: Any) -> None:
-        super()._commit(decision)
-        for change in decision.tasks:
-            if isinstance(change, TaskOpened):
-                assert change.id not in self.open
-                self.open[change.id] = change
-            else:
-                del self.open[change.id]
-                self.over[change.id] = change
-        waited = {w.ref for t in self.tokens.values() for w in t.waits if w.kind == "task"}
-        assert waited == set(self.open), "each open task has a token that waits for it, and the other way round"
-
-    def task_at(self, node: str) -> TaskOpened:
-        [found] = [t for t in self.open.values() if t.node == node]
-        return found
-
-    def decide(self, node: str, decision: str, actor: Actor = ANN, **options: Any) -> Desk:
-        payload, facts = options.pop("payload", None), options.pop("facts", None)
-        raw = None if payload is None else msgspec.json.encode(payload)
-        signal = Decided(b"d" * 16, self.task_at(node).id, decision, raw, **options)
-        self.apply(signal, actor, task=facts)
-        return self
-
-    @property
-    def ends(self) -> list[tuple[str, str | None]]:
-        """How the tasks ended that are over."""
-        return [(t.status, t.decision or t.reason) for t in self.over.values()]
-
-
-def desk(program: Program, input: Any = None) -> Desk:
-    run = Desk(program)
-    run.start(input)
-    return run
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------

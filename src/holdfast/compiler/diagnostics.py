@@ -65,6 +65,7 @@ RULES: Final[dict[str, Rule]] = {
     "TIMER_AMBIGUOUS": Rule("Keep one of delay, after, until and cron."),
     "BAD_CRON": Rule("Use five fields (minute hour day month weekday), or six with seconds first."),
     "BAD_TIMEZONE": Rule("Use a name of the IANA database, such as Europe/Berlin; it belongs to cron or until."),
+    "FIELD_MISPLACED": Rule("docs/graph.md says for which nodes each field is; remove it here."),
     "REST_WITHOUT_EVENT": Rule("Add an edge on the event it waits for, a wait, or a child."),
     "UNKNOWN_UNDO": Rule("Correct the id, or add the compensation."),
     "UNDO_MISMATCH": Rule("Give the node that undoes the kind compensation."),

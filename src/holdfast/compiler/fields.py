@@ -29,6 +29,7 @@ LONGEST_NAME: Final = 200
 LONGEST_DURATION: Final = 100 * 365.25 * 86_400
 EXACT_INTEGERS: Final = 2**53
 NEEDS_HANDLER: Final = frozenset({Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
+HUMAN: Final = frozenset({"human", "approval"})  # kinds that wait for a person
 INVISIBLE: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 Found = Iterator[Diagnostic]
@@ -64,6 +65,11 @@ def _policy_fields(policy: Policy) -> Found:
     if policy.chain_limit is not None and policy.chain_limit < 1:
         yield problem("BAD_POLICY", f"chain_limit is {policy.chain_limit}; it must be 1 or more.", "policy.chain_limit")
     yield from _duration(policy.timeout, "policy.timeout")
+    if policy.keeps_error and policy.data != "context":
+        message = "keeps_error needs data 'context': without one, an error has no place to be kept in."
+        yield problem("BAD_POLICY", message, "policy.keeps_error")
+    for capability in policy.capabilities:
+        yield from _name(capability, "policy.capabilities")
 
 
 def _node_fields(node: Node) -> Found:
@@ -94,6 +100,8 @@ def _node_fields(node: Node) -> Found:
         yield from _version(node.child.version, f"{place}.child.version")
     for role in node.roles:
         yield from _name(role, f"{place}.roles")
+    for capability in node.capabilities:
+        yield from _name(capability, f"{place}.capabilities")
     yield from _duration(node.due, f"{place}.due")
     yield from _kind_fields(node, place)
     if output_keys(node) is None:
@@ -113,6 +121,32 @@ def _kind_fields(node: Node, place: str) -> Found:
         yield from _timer(node, place)
     if node.kind == "sub_flow" and node.child is None:
         yield problem("MISSING_CHILD", "The sub-flow does not name the flow to start.", place)
+    if behaviour is not None:
+        yield from _misplaced_fields(node, behaviour, place)
+
+
+def _misplaced_fields(node: Node, behaviour: Behaviour, place: str) -> Found:
+    """Only fields that would promise something here and do nothing."""
+    is_human = node.kind in HUMAN
+    given_and_allowed = {
+        "output": (node.output is not None, _answers(node, behaviour), "only a step that answers has an output to map"),
+        "best_effort": (node.best_effort, behaviour in (Behaviour.WORK, Behaviour.EMIT), "only work and emit can fail"),
+        "capabilities": (bool(node.capabilities), behaviour is Behaviour.REST, "nobody acts here"),
+        "assignee": (node.assignee is not None, is_human, "there is no task to assign"),
+        "self_approval": (not node.self_approval, is_human, "nobody decides here"),
+    }
+    for field, (is_given, is_allowed, why) in given_and_allowed.items():
+        if is_given and not is_allowed:
+            message = f"A node of kind {node.kind} takes no {field}: {why}."
+            yield problem("FIELD_MISPLACED", message, f"{place}.{field}")
+
+
+def _answers(node: Node, behaviour: Behaviour) -> bool:
+    """A compensation's answer goes nowhere; an effect that is not awaited brings none."""
+    if behaviour is Behaviour.EMIT:
+        return node.awaits
+    is_step = behaviour in (Behaviour.WORK, Behaviour.CALL) and node.kind != "compensation"
+    return is_step or node.child is not None
 
 
 def _timer(node: Node, place: str) -> Found:

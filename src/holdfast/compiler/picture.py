@@ -9,6 +9,7 @@ from holdfast.compiler.graph import Graph, Node, load_graph
 from holdfast.compiler.lowering import WAITS_FOR, lower
 from holdfast.compiler.outline import outline
 from holdfast.compiler.scopes import find_scopes
+from holdfast.compiler.steps import is_steps, read_workflow, to_graph
 from holdfast.compiler.topology import read_topology
 from holdfast.compiler.tree import ASCII, UNICODE, Twig, render, undo_twig
 from holdfast.definitions.model import (
@@ -46,6 +47,8 @@ def draw(
 def _read(definition: Definition | Graph | Mapping[str, Any]) -> Definition | Graph:
     if isinstance(definition, Definition | Graph):
         return definition
+    if is_steps(definition):
+        return to_graph(read_workflow(definition))
     return read_source(definition) if is_written(definition) else load_graph(dict(definition))
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.compiler.expressions import Expression, compile_expression
+from holdfast.compiler.expressions import Expression, compile_expression, with_response
 from holdfast.compiler.graph import Graph, Node, Policy
 
 
@@ -15,6 +15,7 @@ class Site(msgspec.Struct, frozen=True):
     place: str
     text: str
     result: Literal["boolean", "any"]
+    answers: bool = False  # it may read what the step answered
 
 
 def find_sites(graph: Graph) -> Iterator[Site]:
@@ -35,8 +36,13 @@ def _node_sites(node: Node) -> Iterator[Site]:
         yield Site(f"{place}.wait.key", node.wait.key, "any")
     for name, text in (node.input or {}).items():
         yield Site(f"{place}.input.{name}", text, "any")
+    for name, text in (node.output or {}).items():
+        yield Site(f"{place}.output.{name}", text, "any", answers=True)
+    if node.assignee is not None:
+        yield Site(f"{place}.assignee", node.assignee, "any")
 
 
 def compile_site(site: Site, variables: dict[str, str], policy: Policy) -> Expression:
     missing = "zero" if policy.missing == "zero" else "null"
-    return compile_expression(site.text, variables, missing=missing, result=site.result)
+    declared = with_response(variables) if site.answers else variables
+    return compile_expression(site.text, declared, missing=missing, result=site.result)

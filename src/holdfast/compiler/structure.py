@@ -22,6 +22,8 @@ def check_structure(graph: Graph, topology: Topology) -> Found:
     yield from _references(graph, topology)
     for node in topology.nodes.values():
         yield from _ways_on(node, topology)
+        if graph.kind != "steps":  # there the workflow's own timeout takes over
+            yield from _timeout_edge(node, topology)
     yield from _automatic_cycles(topology)
     if graph.entry in topology.nodes:
         yield from _unreachable(topology)
@@ -60,12 +62,16 @@ def _ways_on(node: Node, topology: Topology) -> Found:
     if topology.is_split(node.id) and len(topology.branches(node.id)) < 2:
         count = len(topology.branches(node.id))
         yield problem("SPLIT_TOO_NARROW", f"The split has {count} branches.", f"nodes.{node.id}")
-    if node.deadline is not None and all(edge.on != "timeout" for edge in edges):
-        yield problem("TIMEOUT_EDGE_MISSING", "The node has a deadline but no edge on timeout.", f"nodes.{node.id}")
     if behaviour is Behaviour.REST:
         yield from _rest_ways_on(node, edges)
     else:
         yield from _automatic_ways_on(node, edges)
+
+
+def _timeout_edge(node: Node, topology: Topology) -> Found:
+    has_edge = any(edge.on == "timeout" for edge in topology.outgoing[node.id])
+    if node.deadline is not None and not has_edge and topology.behaviour(node.id) is not Behaviour.END:
+        yield problem("TIMEOUT_EDGE_MISSING", "The node has a deadline but no edge on timeout.", f"nodes.{node.id}")
 
 
 def _rest_ways_on(node: Node, edges: tuple[Edge, ...]) -> Found:

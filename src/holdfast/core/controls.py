@@ -12,7 +12,7 @@ from holdfast.core import detours
 from holdfast.core.rows import StepRow
 from holdfast.core.state import ROOT, Parked, Rollback, Stopping, Token, Wait, value_of
 from holdfast.core.status import InstanceStatus, Phase
-from holdfast.core.turn import NULL, Move
+from holdfast.core.turn import NULL, Move, merged
 
 if TYPE_CHECKING:
     from holdfast.core.rebuild import Rebuild
@@ -132,6 +132,8 @@ def _late(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 def _requeue(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     path = detail["path"]
     token = rebuild.tokens.pop(path)
+    if detail.get("new") and rebuild.program.merges:
+        rebuild.context = merged(rebuild.context, row.input or NULL)
     rebuild.moves[path] = Move(path, token.hop, token.node, row.input or NULL, last=token.last, run=token.run + 1)
 
 
@@ -145,9 +147,11 @@ def _force_fail(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 
 def _expire(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.chain, rebuild.expires = 0, None
+    if detail.get("edge"):  # the step's own row tells the rest
+        return
     if detail["node"] is None:
         if rebuild.program.policy.on_error != "rollback":  # which has a row of its own
-            rebuild.end(InstanceStatus.FAILED, "WORKFLOW_TIMEOUT")
+            rebuild.end(InstanceStatus.FAILED, detail.get("reason", "WORKFLOW_TIMEOUT"))
         return
     rebuild.tokens, rebuild.scopes, rebuild.parked = {}, {}, ()
     rebuild.moves = {ROOT: Move(ROOT, detail["hop"], detail["node"], rebuild.context)}

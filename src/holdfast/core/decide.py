@@ -41,6 +41,7 @@ from holdfast.core.signals import (
     TimerDue,
     WorkDone,
     WorkFailed,
+    started_by,
 )
 from holdfast.core.state import ROOT, Instance
 from holdfast.core.status import ROLLING_BACK, RUNNING, TERMINAL, InstanceStatus
@@ -97,6 +98,7 @@ def _is_afterwork(instance: Instance, signal: Signal) -> bool:
 
 
 def _started(turn: Turn, signal: Started) -> None:
+    turn.instance = started_by(turn.instance, turn.facts.actor)
     turn.status = InstanceStatus.RUNNING
     turn.note("instance_started", detail=None if signal.origin is None else {"origin": signal.origin})
     timers.set_expiry(turn)

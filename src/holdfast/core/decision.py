@@ -128,6 +128,7 @@ class TaskOpened(msgspec.Struct, frozen=True, gc=False):
     due: int | None
     form: bytes | None
     payload: bytes
+    assignee: str | None = None
 
 
 class TaskClosed(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,7 @@ from holdfast.core.scopes import JOIN_FAILED, arrive, branch_over, open_scope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token, Wait
 from holdfast.core.status import STEP_RUNNING, WORKING, InstanceStatus, Phase, StepStatus
-from holdfast.core.tasks import DECISIONS, open_task, task_waits
+from holdfast.core.tasks import DECISIONS, assignee_of, open_task, task_waits
 from holdfast.core.turn import NOTHING_CHOSEN, Move, Turn, encode
 from holdfast.core.ways import choose, choose_all, closing
 
@@ -154,11 +154,15 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
     if node.child is not None:
         child = derived_id(turn.instance.id[15], turn.instance.id, token.encode(), b"%d" % move.run)
         waits.append(Wait(wait_id(token, move.run, "child"), "child", ref=child))
+    assignee = assignee_of(turn, place, move.raw)
+    if isinstance(assignee, Failure):
+        fail_entry(turn, place, move, assignee)
+        return
     raw = turn.input_for(place, move.raw)
     if node.kind in DECISIONS:
         waits[:0] = asked = task_waits(turn, place, move)
         step = _rest(turn, place, move, tuple(waits), raw, StepStatus.WAITING_DECISION)
-        open_task(turn, place, token, step, asked, raw)
+        open_task(turn, place, token, step, asked, raw, assignee)
     else:
         step = _rest(turn, place, move, tuple(waits), raw, StepStatus.WAITING)
     for wait in waits:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from holdfast.core.acting import check_actor, refuse_way, signed
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
-from holdfast.core.leave import leave, leave_with_output
+from holdfast.core.leave import leave, leave_with_output, shrug_off
 from holdfast.core.program import Place
 from holdfast.core.rollback import AFTER_STOP
 from holdfast.core.scopes import cancel_children
@@ -14,20 +15,21 @@ from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptA
 from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
 from holdfast.core.tasks import DECISIONS, answer_status
-from holdfast.core.turn import NULL, Move, Turn, encode
+from holdfast.core.turn import NULL, Move, Turn
 from holdfast.core.ways import choose, closing
-from holdfast.errors import Conflict, Forbidden, Refused
+from holdfast.errors import Conflict, Refused
 
-ENGINE_EVENTS: Final = frozenset({"completed", "error", "timeout"})
+COMPLETED: Final = "completed"
+ENGINE_EVENTS: Final = frozenset({COMPLETED, "error", "timeout"})
 
 
 def event_arrived(turn: Turn, signal: EventArrived) -> None:
     refuse_standstill(turn)
-    if signal.event in ENGINE_EVENTS:
+    matches = [path for path, token in turn.tokens.items() if _expects(turn, path, token, signal)]
+    if signal.event in ENGINE_EVENTS and not matches:
         raise Refused(
             f"{signal.event!r} is the engine's own event.", code="EVENT_RESERVED", hint="Use a name of yours."
         )
-    matches = [path for path, token in turn.tokens.items() if _expects(turn, path, token, signal)]
     if not matches:
         _keep_early(turn, signal)
         return
@@ -61,7 +63,10 @@ def _expects(turn: Turn, path: str, token: Token, signal: EventArrived) -> bool:
         return False
     if signal.token is not None and signal.token not in (token_id(path, token.hop), *(w.id for w in token.waits)):
         return False
-    if signal.event in turn.program.places[token.node].ways:
+    place = turn.program.places[token.node]
+    if signal.event in ENGINE_EVENTS:  # of which people say one: that they are done
+        return signal.event == COMPLETED and COMPLETED in place.ways and place.node.kind in DECISIONS
+    if signal.event in place.ways:
         return True
     return any(w.event == signal.event for w in token.waits)
 
@@ -83,24 +88,24 @@ def _keep_early(turn: Turn, signal: EventArrived) -> None:
 def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     token = turn.tokens[path]
     place = turn.program.places[token.node]
-    value, payload = value_of(token) or NULL, signal.raw
+    value, payload = value_of(token) or NULL, signed(turn, place, signal.event, signal.raw)
     seen = (payload or NULL) if turn.program.merges else value
     on = signal.event if signal.event in place.ways else "completed"
     way, records, guarded = choose(turn, place, on, seen)
     if way is None:
         refuse_way(place, signal.event, guarded)
         return
-    require_capability(turn, place)
+    check_actor(turn, place)
     turn.chain = 0
     if payload is not None:
         turn.take_output(payload)
     del turn.tokens[path]
-    turn.note("event_received", place.id, token_id(path, token.hop), {"event": signal.event, "id": signal.id.hex()})
+    turn.note("event_received", place.id, token_id(path, token.hop), _told(signal))
+    facts = _facts(signal)
     if signal.kept and turn.early:
         turn.early -= 1
-        record = closing(records, kept=signal.id.hex())
-    else:
-        record = closing(records)
+        facts["kept"] = signal.id.hex()
+    record = closing(records, **facts)
     turn.close(
         token, _answer_status(place, signal.event), signal.event, chosen=way.chosen, output=payload, closing=record
     )
@@ -110,28 +115,15 @@ def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     turn.moves.append(Move(path, token.hop + 1, way.target, raw, 0, place.id, "event", fence=token.fence))
 
 
-def refuse_way(place: Place, event: str, guarded: bool) -> None:
-    if guarded:
-        raise Forbidden(
-            f"{event!r} on {place.id!r} needs a capability the actor lacks.",
-            code="GUARD_REFUSED",
-            hint="Act as somebody who has it, or grant it.",
-        )
-    raise Refused(
-        f"No edge of {place.id!r} takes {event!r} with this data.",
-        code="NO_EDGE_MATCHED",
-        hint="Look at the conditions on its edges.",
-    )
+def _told(signal: EventArrived) -> dict[str, Any]:
+    detail = {"event": signal.event, "id": signal.id.hex()}
+    return detail if signal.comment is None else {**detail, "comment": signal.comment}
 
 
-def require_capability(turn: Turn, place: Place) -> None:
-    needed = place.node.guard
-    if needed is not None and needed not in turn.facts.actor.capabilities:
-        raise Forbidden(
-            f"Acting on {place.id!r} needs the capability {needed!r}.",
-            code="CAPABILITY_MISSING",
-            hint="Act as somebody who has it, or grant it.",
-        )
+def _facts(signal: EventArrived) -> dict[str, Any]:
+    """What the name of the event alone does not tell: that a person was done, and what they said about it."""
+    facts: dict[str, Any] = {"decision": signal.event} if signal.event == COMPLETED else {}
+    return facts if signal.comment is None else {**facts, "comment": signal.comment}
 
 
 def _answer_status(place: Place, event: str) -> StepStatus:
@@ -176,20 +168,11 @@ def _close_stopped(turn: Turn, path: str, token: Token, signal: ChildFinished) -
 def receipt_arrived(turn: Turn, signal: ReceiptArrived) -> None:
     path, token, place = _waiting_for(turn, signal.token, "receipt", signal.effect)
     if signal.failure is not None:
-        if place.node.kind == "notification":
-            _shrug_off(turn, path, token, place, signal.failure)
+        if place.node.best_effort or place.node.kind == "notification":
+            shrug_off(turn, path, token, place, signal.failure, 0)
         else:
             fail_visit(turn, path, token, place, signal.failure, 0)
-    elif signal.raw is None or signal.raw == NULL:
+    elif place.output is None and (signal.raw is None or signal.raw == NULL):
         leave(turn, path, token, place, value_of(token) or NULL, 0)
     else:
-        leave_with_output(turn, path, token, place, signal.raw, 0)
-
-
-def _shrug_off(turn: Turn, path: str, token: Token, place: Place, failure: Failure) -> None:
-    """A notification that could not be delivered does not stop a flow; the context remembers why."""
-    turn.error = encode(failure)
-    if turn.program.merges:
-        leave_with_output(turn, path, token, place, encode({"_last_error": failure}), 0, error=turn.error)
-    else:
-        leave(turn, path, token, place, value_of(token) or NULL, 0, error=turn.error)
+        leave_with_output(turn, path, token, place, signal.raw or NULL, 0)

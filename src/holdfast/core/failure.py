@@ -22,7 +22,7 @@ from holdfast.core.scopes import branch_over, cancel_token, is_last_hope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
-from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, encode
+from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, encode, merged
 from holdfast.core.ways import Choice, Records, choose, closing
 from holdfast.errors import Refused
 
@@ -30,6 +30,7 @@ DEAD: Final = "dead"
 LOST: Final = "lost"
 FATAL: Final = "fatal"
 ROLLBACK: Final = "rollback"
+LAST_ERROR: Final = "_last_error"
 PAUSED_REASON: Final = "STEP_PAUSED"  # DLQ mode: nothing is rolled back, a person looks at it
 _BURIES: Final = {"suspend": InstanceStatus.SUSPENDED, "dlq": InstanceStatus.DLQ}
 
@@ -51,6 +52,7 @@ def fail_visit(
     turn.error = encode(failure)
     known = value_of(token) or input
     value = known or NULL
+    keep_error(turn, place.id, failure)
     way, tried, _ = _way_out(turn, place, on, value)
     fate = None if way else _fate(turn, path)
     if fate == DEAD and known is None:
@@ -87,6 +89,7 @@ def fail_entry(
 ) -> None:
     """A node that is decided at once fails at once: one row, opened and closed."""
     turn.error = encode(failure)
+    keep_error(turn, place.id, failure)
     way, tried, _ = _way_out(turn, place, "error", move.raw)
     fate = None if way else _fate(turn, move.path)
     step = turn.open(
@@ -103,6 +106,16 @@ def fail_entry(
     value = msgspec.Raw(move.raw)
     token = Token(move.hop, place.id, step.id, turn.now, fence, run=move.run, last=move.last, value=value)
     _meet_fate(turn, move.path, token, failure, fate)
+
+
+def keep_error(turn: Turn, node: str, failure: Failure) -> None:
+    if turn.program.policy.keeps_error:
+        turn.context = with_error(turn.context, failure.code, failure.message, node)
+
+
+def with_error(context: bytes, code: str, message: str, node: str) -> bytes:
+    """The context with what went wrong last; a later success leaves it there."""
+    return merged(context, encode({LAST_ERROR: {"code": code, "message": message, "step": node}}))
 
 
 def no_edge(place: Place, on: str) -> Failure:

@@ -45,6 +45,9 @@ def finish(turn: Turn) -> Decision:
         before.parent_token,
         before.trace,
         before.created or turn.now,
+        before.starter,
+        before.partition,
+        before.correlation,
     )
     return Decision(
         after,

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.core.decision import Closed, Decision, Dispatch, Event, Facts, Opened, Plain, Release
 from holdfast.core.ids import FORWARD, receipt_key, step_id, token_id
 from holdfast.core.program import Place, Program
-from holdfast.core.signals import SYSTEM, Started, WorkDone
+from holdfast.core.signals import SYSTEM, Started, WorkDone, started_by
 from holdfast.core.state import EMPTY, ROOT, Instance, State, Token
 from holdfast.core.status import COMPLETED, RUNNING, STEP_COMPLETED, STEP_RUNNING, WORKING, InstanceStatus
 from holdfast.core.turn import NONE, NOTHING_CHOSEN, merged
@@ -24,6 +24,7 @@ def begin(program: Program, instance: Instance, signal: Started, facts: Facts) -
     place, raw = (program.begins if signal.node is None else None), signal.raw
     if place is None or instance.version or instance.entity_version or (program.merges and instance.data != raw):
         return None
+    instance = started_by(instance, facts.actor)
     id, now, actor, node = instance.id, facts.now, facts.actor.id, place.node
     key = receipt_key(id, place.id_bytes, _FIRST, 0, FORWARD, 0)
     step = step_id(now, key, id[15])
@@ -133,7 +134,7 @@ def _after(before: Instance, version: int, status: InstanceStatus, state: State,
     return Instance(
         before.id, before.org, before.definition, before.flow, before.flow_version, version, status, state, data,
         None if status is COMPLETED else before.reason, before.entity_version, before.parent, before.parent_token,
-        before.trace, before.created or now,
+        before.trace, before.created or now, before.starter, before.partition, before.correlation,
     )  # fmt: skip
 
 

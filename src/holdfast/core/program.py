@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.compiler.compiled import Compiled
-from holdfast.compiler.expressions import Expression, compile_expression
+from holdfast.compiler.expressions import Expression, compile_expression, with_response
 from holdfast.compiler.graph import Behaviour, Edge, Node, Policy, Retry
 
 ONE_CALL = Retry()
@@ -38,6 +38,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     keeps_value: bool  # the token must carry its value: the output alone does not decide what comes next
     is_split: bool
     mapping: dict[str, Expression] | None
+    output: dict[str, Expression] | None  # maps what the step answered
+    assignee: Expression | None
     key: Expression | None
     until: Expression | None
     after: Expression | None
@@ -53,6 +55,7 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     entry: str
     places: dict[str, Place]
     policy: Policy
+    is_steps: bool  # people walk through it: workflow rules for timeouts, approvals and request facts
     merges: bool  # outputs merge into the context instead of replacing the token's value
     join_modes: dict[str, str]  # split → mode of its join
     joins: dict[str, str | None]  # split → its join
@@ -73,6 +76,7 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
         entry=compiled.entry,
         places=places,
         policy=compiled.policy,
+        is_steps=compiled.kind == "steps",
         merges=compiled.policy.data == "context",
         join_modes={j.split: j.mode for j in compiled.joins.values()},
         joins=dict(compiled.splits),
@@ -99,6 +103,8 @@ def _place(node: Node, compiled: Compiled) -> Place:
         keeps_value=_keeps_value(node, ways, compiled.policy),
         is_split=node.kind == "split",
         mapping={k: _value(e, compiled) for k, e in node.input.items()} if node.input is not None else None,
+        output={k: _answer(e, compiled) for k, e in node.output.items()} if node.output is not None else None,
+        assignee=_value(node.assignee, compiled) if node.assignee else None,
         key=_value(node.wait.key, compiled) if node.wait and node.wait.key else None,
         until=_value(node.until, compiled) if node.until else None,
         after=_value(node.after, compiled) if node.after else None,
@@ -109,7 +115,7 @@ def _place(node: Node, compiled: Compiled) -> Place:
 
 def _onward(node: Node, ways: dict[str, tuple[Way, ...]], compiled: Compiled) -> Way | None:
     way = next(iter(ways.get("completed", ())), None)
-    if way is None or not _is_default(way) or compiled.policy.chain_limit is not None:
+    if way is None or not _is_default(way) or node.output is not None or compiled.policy.chain_limit is not None:
         return None
     target = compiled.nodes[way.target]
     is_level = compiled.depth[node.id] == compiled.depth[target.id]
@@ -134,6 +140,8 @@ def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -
         or bool(ways.keys() - {"completed"})
         or not any(_is_default(way) for way in ways.get("completed", ()))
         or node.input is not None
+        or node.output is not None
+        or node.best_effort
         or node.deadline is not None
         or bool(node.delay)
         or policy.data == "context"
@@ -171,6 +179,10 @@ def _condition(text: str, compiled: Compiled) -> Expression:
 
 def _value(text: str, compiled: Compiled) -> Expression:
     return compile_expression(text, compiled.variables, missing=_missing(compiled), result="any")
+
+
+def _answer(text: str, compiled: Compiled) -> Expression:
+    return compile_expression(text, with_response(compiled.variables), missing=_missing(compiled), result="any")
 
 
 def _missing(compiled: Compiled) -> Literal["null", "zero"]:

@@ -11,7 +11,7 @@ from holdfast.compiler.graph import Behaviour
 from holdfast.core.controls import CONTROLS
 from holdfast.core.enter import AUTOMATIC
 from holdfast.core.events import ENGINE_EVENTS
-from holdfast.core.failure import DEAD, LOST, ROLLBACK
+from holdfast.core.failure import DEAD, LOST, ROLLBACK, with_error
 from holdfast.core.ids import COMPENSATE, CONTROL, timer_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
@@ -50,6 +50,7 @@ class _Closing(msgspec.Struct):
     kept: str | None = None
     decision: str | None = None
     ghost: bool = False
+    shrugged: bool = False
 
 
 _detail = msgspec.json.Decoder(_Detail).decode
@@ -154,6 +155,9 @@ class Rebuild:
             self.chain = 0
         if self.program.merges and row.output is not None and self._gives_output(row, place):
             self.context = merged(self.context, row.output)
+        if self.program.policy.keeps_error and (closing.shrugged or row.outcome in _FAILURES):
+            error = read_error(row.error)
+            self.context = with_error(self.context, error.code, error.message, row.node)
         self._go_on(row, token, place, closing.fate)
 
     @staticmethod
@@ -274,6 +278,7 @@ class Rebuild:
         return Instance(
             lent.id, lent.org, lent.definition, lent.flow, lent.flow_version, self.version, self.status, state,
             self.context, self.reason, self.entity_version, lent.parent, lent.parent_token, lent.trace,
+            starter=lent.starter, partition=lent.partition, correlation=lent.correlation,
         )  # fmt: skip
 
     def _as_kept(self, token: Token) -> Token:

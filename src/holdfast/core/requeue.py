@@ -22,8 +22,11 @@ def requeue(turn: Turn, signal: Requeue) -> None:
     path, token = _dead(turn, signal.step)
     raw = signal.raw if signal.raw is not None else value_of(token) or NULL
     run = token.run + 1
-    turn.control("requeue", {"path": path, "by": turn.actor, "reason": signal.reason}, raw)
-    detail = {"letter": signal.letter.hex(), "run": run, "new_input": signal.raw is not None, "reason": signal.reason}
+    is_new = signal.raw is not None
+    turn.control("requeue", {"path": path, "by": turn.actor, "reason": signal.reason, "new": is_new}, raw)
+    if is_new:
+        turn.take_output(raw)  # where steps read the context, that is what they get to see of it
+    detail = {"letter": signal.letter.hex(), "run": run, "new_input": is_new, "reason": signal.reason}
     turn.note("step_requeued", token.node, token_id(path, token.hop), detail)
     turn.superseded = [*turn.superseded, (token.step, token.at)]
     del turn.tokens[path]

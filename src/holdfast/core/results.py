@@ -10,7 +10,7 @@ from holdfast.compiler.graph import Behaviour
 from holdfast.core.decision import Call, Dispatch, Release, Retried
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id, wait_id
-from holdfast.core.leave import leave_with_output
+from holdfast.core.leave import leave_with_output, shrug_off
 from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
 from holdfast.core.rollback import AFTER_STOP, COMPENSATION, not_undone, undone
@@ -64,6 +64,8 @@ def work_failed(turn: Turn, signal: WorkFailed) -> None:
         _retry(turn, signal, token, place)
     elif place.node.kind == COMPENSATION:
         not_undone(turn, path, token, place, signal.failure, signal.fence, signal.calls, signal.input)
+    elif place.node.best_effort:
+        shrug_off(turn, path, token, place, signal.failure, signal.fence)
     else:
         fail_visit(turn, path, token, place, signal.failure, signal.fence, input=signal.input)
 

@@ -47,6 +47,7 @@ class _Retry(msgspec.Struct):
 
 class RowError(msgspec.Struct):
     code: str = ""
+    message: str = ""
     retry: _Retry | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.state import Undo
+from holdfast.core.state import Instance, Undo
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -29,6 +29,13 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     node: str | None = None  # where to begin; None: at the entry
     origin: str | None = None  # the instance, long over, that this one runs again
+
+
+def started_by(instance: Instance, actor: Actor) -> Instance:
+    """Who starts it is known from now on, unless it was stored with that before."""
+    if instance.starter is not None or actor.id == SYSTEM.id:
+        return instance
+    return msgspec.structs.replace(instance, starter=actor.id)
 
 
 class WorkDone(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +80,7 @@ class EventArrived(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
     kept: bool = False  # it comes out of this instance's inbox; an early one by key brings its token instead
     keyed: bool = False  # it was sent to a key, and the id is that of the event, not of this delivery
+    comment: str | None = None  # what the person who sent it had to say
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):

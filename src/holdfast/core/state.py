@@ -135,6 +135,9 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     parent_token: str | None = None
     trace: str | None = None
     created: int = 0  # 0: not stored yet
+    starter: str | None = None  # who started it; None: nobody in particular
+    partition: str | None = None  # these two as the request said that started it
+    correlation: str | None = None
 
     @property
     def bucket(self) -> int:

@@ -103,6 +103,11 @@ STEP_TRANSITIONS: Final[dict[StepStatus, frozenset[StepStatus]]] = {
     _S.SUPERSEDED: frozenset(),
 }
 
+# A step that fails and is the first to be taken back goes through `failed` within one commit: its row skips it.
+STEP_SHORTCUTS: Final[dict[StepStatus, frozenset[StepStatus]]] = {
+    _S.RUNNING: frozenset({_S.COMPENSATION, _S.ROLLED_BACK})
+}
+
 OPEN_STEP: Final = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.WAITING_DECISION})
 
 PHASE_TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {

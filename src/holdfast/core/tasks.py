@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.compiler.fields import HUMAN
 from holdfast.core.decision import Closed, TaskClosed, TaskOpened
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import task_id, token_id, wait_id
@@ -21,10 +22,11 @@ from holdfast.core.state import Token, Wait
 from holdfast.core.status import StepStatus
 from holdfast.core.turn import Move, Turn, encode
 
-DECISIONS: Final = frozenset({"human", "approval"})  # kinds that wait for a person
+DECISIONS: Final = HUMAN
 _REJECTIONS: Final = frozenset({"rejected", "reject"})
 _CONFIRMATIONS: Final = frozenset({"confirmed", "confirm", "approved", "approve"})
 _DECIDED: Final = frozenset({StepStatus.COMPLETED, StepStatus.CONFIRMED, StepStatus.REJECTED})
+MOST_ASSIGNEE_BYTES: Final = 2000
 _OUT_OF_TIME: Final = frozenset({"timeout", "expired"})
 
 
@@ -37,6 +39,10 @@ _closing = msgspec.json.Decoder(_Closing).decode
 
 def is_rejection(decision: str) -> bool:
     return decision in _REJECTIONS
+
+
+def is_approval(decision: str) -> bool:
+    return decision in _CONFIRMATIONS
 
 
 def is_confirmation(decision: str) -> bool:
@@ -61,7 +67,20 @@ def task_waits(turn: Turn, place: Place, move: Move) -> list[Wait]:
     return waits
 
 
-def open_task(turn: Turn, place: Place, token: str, step: bytes, waits: list[Wait], payload: bytes) -> None:
+def assignee_of(turn: Turn, place: Place, raw: bytes) -> str | Failure | None:
+    """Whose task it is from the beginning; None: whoever takes it. What names nobody must not open it to everybody."""
+    if place.assignee is None:
+        return None
+    found = place.assignee.evaluate(turn.namespaces(place, raw))
+    if found is None or (isinstance(found, str) and 0 < len(found.encode()) <= MOST_ASSIGNEE_BYTES):
+        return found
+    message = f"The assignee {place.node.assignee!r} of {place.id!r} gave no person's name."
+    return Failure("ASSIGNEE_INVALID", message)
+
+
+def open_task(
+    turn: Turn, place: Place, token: str, step: bytes, waits: list[Wait], payload: bytes, assignee: str | None
+) -> None:
     node = place.node
     limit = node.due if node.due is not None else node.deadline
     turn.tasks = [
@@ -76,6 +95,7 @@ def open_task(turn: Turn, place: Place, token: str, step: bytes, waits: list[Wai
             due=None if limit is None else turn.now + seconds(limit),
             form=None if node.form is None else encode(node.form),
             payload=payload,
+            assignee=assignee,
         ),
     ]
 

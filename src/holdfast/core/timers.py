@@ -20,9 +20,11 @@ from holdfast.core.state import ROOT, Parked, Token, Wait, value_of
 from holdfast.core.status import InstanceStatus, Phase
 from holdfast.core.tasks import pass_due
 from holdfast.core.turn import NULL, Move, Turn, encode
+from holdfast.core.ways import choose
 from holdfast.errors import Conflict, NotFound, Refused
 
 EXPIRY: Final = "expiry"
+_TIMED: Final = frozenset({Phase.RESTING, Phase.WORKING, Phase.RETRYING})  # where a token can run out of time
 _MOVABLE: Final = ("timer", "deadline")  # what an operator may move; a retry has its own plan
 
 
@@ -148,34 +150,77 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
 
 
 def _miss_deadline(turn: Turn, path: str, token: Token, place: Place) -> None:
-    failure = Failure("STEP_DEADLINE", f"{place.id!r} was not done within {place.node.deadline:g} s.")
+    code = "STEP_TIMEOUT" if turn.program.is_steps else "STEP_DEADLINE"
+    failure = Failure(code, f"{place.id!r} was not done within {place.node.deadline:g} s.")
     if token.phase is Phase.CANCELLING:
         close_cancelling(turn, path, token, 0, status_of_failure(turn, failure), error=encode(failure))
         return
+    if turn.program.is_steps and not _has_timeout_edge(turn, token, place):
+        _end_expiry(turn)
+        _run_out(turn, failure)
+        return
+    _give_up(turn, path, token, place, failure)
+
+
+def _give_up(turn: Turn, path: str, token: Token, place: Place, failure: Failure) -> None:
     if token.phase is Phase.WORKING:
         end_work(turn, path)
     cancel_children(turn, token, "deadline")
     fail_visit(turn, path, token, place, failure, 0, on="timeout")
 
 
+def _has_timeout_edge(turn: Turn, token: Token, place: Place) -> bool:
+    return choose(turn, place, "timeout", value_of(token) or NULL)[0] is not None
+
+
+def _end_expiry(turn: Turn) -> None:
+    """The workflow is dealt with as if it had run out of time, so it cannot do so again."""
+    if turn.expires is not None and turn.expires.ref is not None:
+        turn.timers_ended = [*turn.timers_ended, turn.expires.ref]
+
+
 def _expire(turn: Turn) -> None:
-    """The whole instance is out of time: every token ends and a root token goes where the policy says."""
+    """The whole instance is out of time. In a workflow the step it is at may know better what is to be done."""
+    failure = Failure("WORKFLOW_TIMEOUT", f"The instance was not done within {turn.program.policy.timeout:g} s.")
+    token = turn.tokens.get(ROOT) if turn.program.is_steps else None
+    if token is None or token.phase not in _TIMED or not _has_timeout_edge(turn, token, _place_of(turn, token)):
+        _run_out(turn, failure)
+        return
+    turn.chain, turn.expires = 0, None
+    turn.control("expire", {"edge": True})
+    turn.note("instance_expired", token.node, token_id(ROOT, token.hop))
+    _give_up(turn, ROOT, token, _place_of(turn, token), failure)
+
+
+def _place_of(turn: Turn, token: Token) -> Place:
+    return turn.program.places[token.node]
+
+
+def _run_out(turn: Turn, failure: Failure) -> None:
+    """Every token ends and a root token goes where the policy says."""
     policy = turn.program.policy
     hop, fence = _after_root(turn)
     turn.chain, turn.expires = 0, None
-    turn.control("expire", {"node": policy.on_timeout, "hop": hop})
-    turn.note("instance_expired")
+    because = {} if failure.code == "WORKFLOW_TIMEOUT" else {"reason": failure.code}
+    turn.control("expire", {"node": policy.on_timeout, "hop": hop, **because})
+    turn.note("instance_expired", detail=because or None)
     if policy.on_timeout is None:
-        turn.error = encode(Failure("WORKFLOW_TIMEOUT", f"The instance was not done within {policy.timeout:g} s."))
+        turn.error = encode(failure)
         if policy.on_error == "rollback":
-            begin(turn, InstanceStatus.FAILED, "WORKFLOW_TIMEOUT", is_told=True)
+            begin(turn, InstanceStatus.FAILED, failure.code, is_told=True)
             return
-        end_instance(turn, InstanceStatus.FAILED, "WORKFLOW_TIMEOUT")
+        if turn.program.is_steps:
+            _cancel_all(turn)
+        end_instance(turn, InstanceStatus.FAILED, failure.code)
         return
-    for path in sorted(turn.tokens):
-        cancel_token(turn, path, "expired")
+    _cancel_all(turn)
     turn.scopes, turn.parked = {}, ()
     turn.moves.append(Move(ROOT, hop, policy.on_timeout, turn.context, cause="timeout", fence=fence))
+
+
+def _cancel_all(turn: Turn) -> None:
+    for path in sorted(turn.tokens):
+        cancel_token(turn, path, "expired")
 
 
 def _after_root(turn: Turn) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.compiler.expressions import Expression
+from holdfast.compiler.expressions import REQUEST_FACTS, Expression
 from holdfast.core.decision import (
     Answered,
     Call,
@@ -299,11 +299,11 @@ class Turn:
 
     def namespaces(self, place: Place, raw: bytes) -> dict[str, Any]:
         """What an expression of this node may read at this moment."""
-        context = decode(self.context)
+        state = decode(self.context)
         return {
             "input": decode(raw),
-            "context": context,
-            "workflow": context,
+            "context": {**state, **self._request_facts()} if self.program.is_steps else state,
+            "workflow": state,
             "entity": self.facts.entity,
             "actor": {"id": self.actor, "user_id": self.actor, "capabilities": list(self.facts.actor.capabilities)},
             "org": self.facts.org,
@@ -312,14 +312,23 @@ class Turn:
             "step_name": place.id,
         }
 
+    def _request_facts(self) -> dict[str, str | None]:
+        instance = self.instance
+        facts = (instance.org, instance.partition, instance.starter, instance.correlation)
+        return dict(zip(REQUEST_FACTS, facts, strict=True))
+
     def input_for(self, place: Place, raw: bytes) -> bytes:
         """What a node gets: its mapping if it has one, else what its front door says: the context or the value."""
         if place.mapping is not None:
             return self.evaluate_all(place, place.mapping, raw)
         return self.context if self.program.merges else raw
 
-    def evaluate_all(self, place: Place, mapping: dict[str, Expression], raw: bytes) -> bytes:
+    def evaluate_all(
+        self, place: Place, mapping: dict[str, Expression], raw: bytes, response: bytes | None = None
+    ) -> bytes:
         scope = self.namespaces(place, raw)
+        if response is not None:
+            scope["response"] = decode(response)
         return encode({name: expression.evaluate(scope) for name, expression in mapping.items()})
 
     def take_output(self, raw: bytes) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.events import refuse_standstill, refuse_way, require_capability
+from holdfast.core.acting import check_actor, refuse_way, signed
+from holdfast.core.events import refuse_standstill
 from holdfast.core.failure import end_instance
 from holdfast.core.hands import check_decider
 from holdfast.core.ids import token_id
@@ -28,12 +29,12 @@ def decided(turn: Turn, signal: Decided) -> None:
     place = turn.program.places[token.node]
     check_decider(turn.facts.task, turn.actor, signal.roles)
     on = _edge_for(place, signal.decision)
-    value, payload = value_of(token) or NULL, signal.raw
+    value, payload = value_of(token) or NULL, signed(turn, place, signal.decision, signal.raw)
     seen = (payload or NULL) if turn.program.merges else value
     way, records, guarded = choose(turn, place, on, seen) if on is not None else (None, None, False)
     if way is None and on is not None:
         refuse_way(place, signal.decision, guarded)
-    require_capability(turn, place)
+    check_actor(turn, place)
     turn.chain = 0
     if payload is not None:
         turn.take_output(payload)
@@ -80,7 +81,9 @@ def _edge_for(place: Place, decision: str) -> str | None:
     if is_rejection(decision):
         return None
     if not is_confirmation(decision) or "completed" not in place.ways:
-        offered = sorted(place.ways.keys() - _NO_DECISIONS - {"completed"}) or ["confirmed", "rejected"]
+        offered = sorted(place.ways.keys() - _NO_DECISIONS)
+        if offered in ([], ["completed"]):
+            offered += ["confirmed", "rejected"]
         raise Refused(
             f"{decision!r} is not among the decisions on {place.id!r}.",
             code="DECISION_NOT_OFFERED",

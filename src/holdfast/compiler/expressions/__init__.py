@@ -2,7 +2,7 @@
 
 from holdfast.compiler.expressions.expression import Expression, compile_expression
 from holdfast.compiler.expressions.refusals import MAX_DEPTH, MAX_DEREFERENCES, MAX_DIGITS, MAX_LENGTH, MAX_NUMBER
-from holdfast.compiler.expressions.types import NAMESPACES, TYPES
+from holdfast.compiler.expressions.types import NAMESPACES, REQUEST_FACTS, TYPES, with_response
 
 __all__ = [
     "MAX_DEPTH",
@@ -11,7 +11,9 @@ __all__ = [
     "MAX_LENGTH",
     "MAX_NUMBER",
     "NAMESPACES",
+    "REQUEST_FACTS",
     "TYPES",
     "Expression",
     "compile_expression",
+    "with_response",
 ]

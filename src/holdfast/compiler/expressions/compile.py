@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast.compiler.expressions import values
 from holdfast.compiler.expressions.tree import Comparison, Junction, Literal, Negation, Node, Path
-from holdfast.compiler.expressions.types import TypeCheck, canonical_path
+from holdfast.compiler.expressions.types import TypeCheck, reading_path
 from holdfast.compiler.expressions.values import OBJECT
 
 Evaluate = Callable[[Mapping[str, Any]], Any]
@@ -61,7 +61,7 @@ class Compiler:
             case Literal(value):
                 return lambda scope: value
             case Path():
-                return reader(canonical_path(node.name))
+                return reader(reading_path(node.name))
             case Negation(operand):
                 test = self.closure(operand)
                 return lambda scope: test(scope) is not True

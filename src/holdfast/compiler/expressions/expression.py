@@ -11,7 +11,7 @@ from holdfast.compiler.expressions.compile import Compiler, Evaluate, reader
 from holdfast.compiler.expressions.parse import parse
 from holdfast.compiler.expressions.tree import Literal as LiteralNode
 from holdfast.compiler.expressions.tree import paths
-from holdfast.compiler.expressions.types import TypeCheck, canonical_path, declare
+from holdfast.compiler.expressions.types import TypeCheck, declare, reading_path
 
 _NOTHING_DECLARED: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -20,7 +20,7 @@ _NOTHING_DECLARED: Final[Mapping[str, str]] = MappingProxyType({})
 class Expression:
     text: str
     type: str
-    reads: tuple[str, ...]  # sorted, distinct, `workflow` spelled `context`
+    reads: tuple[str, ...]  # sorted, distinct, `workflow` spelled `context` where both read the same
     evaluate: Evaluate = field(compare=False, repr=False)
 
     def record(self, scope: Mapping[str, Any], result: Any, chosen_edge_ids: Iterable[str]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def compile_expression(
         evaluate, kind = _strict(evaluate), "boolean"
     if kind == "list" and isinstance(tree, LiteralNode):
         evaluate = _copied(evaluate)
-    reads = sorted({canonical_path(path.name) for path in paths(tree)})
+    reads = sorted({reading_path(path.name) for path in paths(tree)})
     return Expression(text, kind, tuple(reads), evaluate)
 
 

@@ -15,7 +15,11 @@ from holdfast.errors import ExpressionError
 NAMESPACES: Final = frozenset({"entity", "actor", "org", "context", "workflow", "input", "now", "response"})
 KNOWN: Final[Mapping[str, str]] = {"now": "time", "instance_id": "string", "step_name": "string"}  # always there
 TYPES: Final = frozenset({"number", "string", "boolean", "list", "object", "time", "any"})
-UNDECLARED: Final[Mapping[str, str]] = {"input": "any", "context": "any", **KNOWN}
+FREE: Final[Mapping[str, str]] = {"input": "any", "context": "any"}  # what may be read where nothing is declared
+UNDECLARED: Final[Mapping[str, str]] = {**FREE, **KNOWN}
+
+# What `context` says of the request that started a workflow, whatever the state holds under these names.
+REQUEST_FACTS: Final = ("tenant_id", "partition_id", "subject_id", "correlation_id")
 
 _PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _ORDERED: Final = frozenset({"number", "string", "time"})
@@ -26,6 +30,12 @@ def canonical_path(path: str) -> str:
     """`workflow` is another name of `context`; everything behind the type check knows only the latter."""
     head, dot, rest = path.partition(".")
     return f"context{dot}{rest}" if head == "workflow" else path
+
+
+def reading_path(path: str) -> str:
+    """Where a value is read. Only the names of request facts tell the state (`workflow`) from the `context`."""
+    parts = path.split(".", 2)
+    return path if len(parts) > 1 and parts[1] in REQUEST_FACTS else canonical_path(path)
 
 
 def declare(variables: Mapping[str, str]) -> Mapping[str, str]:
@@ -40,6 +50,13 @@ def declare(variables: Mapping[str, str]) -> Mapping[str, str]:
             raise _bad_declaration(f"{path!r} cannot be declared as {kind!r}", TYPES)
         declared[canonical_path(path)] = kind
     return declared
+
+
+def with_response(variables: Mapping[str, str]) -> Mapping[str, str]:
+    """The declarations of an output mapping: what a step answered may be read there, and nowhere else."""
+    if any(path.partition(".")[0] == "response" for path in variables):
+        return variables
+    return {**(variables or FREE), "response": "any"}
 
 
 def _bad_declaration(message: str, choices: frozenset[str]) -> ExpressionError:

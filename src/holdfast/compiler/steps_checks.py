@@ -1,0 +1,153 @@
+"""What only the compiler knows of a workflow of steps: expressions, forms, cycles, and what the graph's checks say.
+
+The checks of the graph speak of nodes and edges. Here their places become places in the file, and their codes those
+of the format, so that whoever wrote the file finds what is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import jsonschema_rs
+
+from holdfast.compiler.checks import check
+from holdfast.compiler.expressions import compile_expression, with_response
+from holdfast.compiler.order import find_cycles
+from holdfast.compiler.steps_graph import Lowered, lower_steps, moment
+from holdfast.definitions.steps.model import Path, Step, Transition, Workflow
+from holdfast.definitions.steps.problems import REMEDIES, Findings
+from holdfast.definitions.steps.tree import START, Mark
+from holdfast.errors import ExpressionError
+
+AUTOMATIC: Final = frozenset({"system", "notification"})
+TRANSLATED: Final[dict[str, str]] = {
+    "NO_DEFAULT_EDGE": "STEPS_NO_DEFAULT",
+    "UNREACHABLE_NODE": "STEPS_UNREACHABLE",
+    "NO_END": "STEPS_WITHOUT_TERMINAL",
+}
+# Said already, in the words of the format and at a better place.
+KNOWN: Final = frozenset(
+    {
+        "AUTOMATIC_CYCLE", "BAD_EXPRESSION", "END_WITH_EDGES", "FIELD_MISPLACED", "MISSING_HANDLER", "NO_WAY_ON",
+        "REST_WITHOUT_EVENT", "TIMEOUT_EDGE_MISSING", "TIMER_AMBIGUOUS", "TIMER_WITHOUT_TIME",
+    }
+)  # fmt: skip
+
+Written = tuple[Path, str, Literal["boolean", "any"], bool]  # place, text, what it gives, whether it reads a response
+
+
+def check_expressions(workflow: Workflow, findings: Findings) -> None:
+    for path, text, result, reads_response in _expressions(workflow):
+        try:
+            compile_expression(text, with_response({}) if reads_response else {}, result=result)
+        except ExpressionError as error:
+            mark = workflow.mark(*path).inside(error.position)
+            sentence = error.message.removesuffix(f" (column {error.position}).")  # the place says it better
+            message = f"[{error.code}] {sentence.rstrip('.')}."
+            findings.add("STEPS_EXPRESSION_INVALID", message, mark, hint=error.hint)
+
+
+def _expressions(workflow: Workflow) -> Iterator[Written]:
+    for transition in workflow.transitions:
+        if transition.condition is not None:
+            yield ("transitions", transition.index, "condition"), transition.condition, "boolean", False
+    for step in workflow.steps:
+        place: Path = ("steps", step.index)
+        if step.assignee is not None and step.assignee.expression is not None:
+            yield (*place, "assignee", "expression"), step.assignee.expression, "any", False
+        if step.until is not None:
+            yield (*place, "until"), moment(step.until), "any", False
+        if step.key is not None:
+            yield (*place, "key"), step.key, "any", False
+        for name, text in (step.input or {}).items():
+            yield (*place, "input", name), text, "any", False
+        for name, text in (step.output or {}).items():
+            yield (*place, "output", name), text, "any", True
+
+
+def check_schemas(workflow: Workflow, findings: Findings) -> None:
+    """Forms and the input's schema are themselves checked: what is no schema would refuse everybody later."""
+    if workflow.input_schema is not None:
+        _check_schema(workflow.input_schema, workflow, ("input_schema",), findings)
+    for step in workflow.steps:
+        if step.form is not None:
+            _check_schema(step.form, workflow, ("steps", step.index, "form"), findings)
+
+
+def _check_schema(schema: dict[str, Any], workflow: Workflow, path: Path, findings: Findings) -> None:
+    try:
+        jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
+    except jsonschema_rs.ValidationError as error:
+        inner = tuple(error.instance_path)
+        findings.add(
+            "STEPS_SCHEMA_INVALID", f"This is no JSON Schema: {_line(error.message)}.", workflow.mark(*path, *inner)
+        )
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        findings.add("STEPS_SCHEMA_INVALID", f"This is no JSON Schema: {_line(str(error))}.", workflow.mark(*path))
+
+
+def _line(text: str) -> str:
+    return text.splitlines()[0][:300].rstrip(".") if text else "it cannot be read"
+
+
+def check_cycles(workflow: Workflow, findings: Findings) -> None:
+    """A cycle nothing can leave and nothing waits in is wrong; one that a condition or an error may leave is risky."""
+    automatic = {step.id: step for step in workflow.steps if _is_automatic(step)}
+    completed: dict[str, list[Transition]] = {id: [] for id in automatic}
+    leading: dict[str, list[str]] = {id: [] for id in automatic}
+    for transition in workflow.transitions:
+        if transition.source in automatic:
+            leading[transition.source].append(transition.target)
+            if transition.event == "completed":
+                completed[transition.source].append(transition)
+    forced = {
+        id: (ways[0].target,) if len(ways) == 1 and ways[0].condition is None else () for id, ways in completed.items()
+    }
+    endless: set[str] = set()
+    for cycle in find_cycles(list(automatic), lambda id: forced.get(id, ())):
+        endless.update(cycle)
+        _add_cycle(cycle, automatic, workflow, findings, "Nothing in this cycle waits, and nothing leaves it", "error")
+    for cycle in find_cycles(list(automatic), lambda id: tuple(leading.get(id, ()))):
+        if endless.isdisjoint(cycle):
+            message = "Nothing in this cycle waits; after ten steps in a row the workflow is suspended"
+            _add_cycle(cycle, automatic, workflow, findings, message, "warning")
+
+
+def _add_cycle(
+    cycle: Any, steps: dict[str, Step], workflow: Workflow, findings: Findings, message: str, severity: Any
+) -> None:
+    way = " → ".join([*cycle, cycle[0]])
+    mark = workflow.mark("steps", steps[cycle[0]].index)
+    findings.add("STEPS_CYCLE", f"{message}: {way}.", mark, severity=severity)
+
+
+def _is_automatic(step: Step) -> bool:
+    return step.type in AUTOMATIC or (step.type == "wait" and step.duration == 0)
+
+
+def check_graph(workflow: Workflow, findings: Findings) -> None:
+    """What the checks of the graph say, at the places the workflow was written."""
+    lowered = lower_steps(workflow)
+    is_broken_off = any(problem.code == "STEPS_TRANSITION_MISSING" for problem in findings.problems)
+    for found in check(lowered.graph):
+        if found.code in KNOWN or (found.code == "NO_END" and is_broken_off):
+            continue
+        code = TRANSLATED.get(found.code, found.code)
+        hint = REMEDIES.get(code, found.hint)
+        message = found.message.replace("edge", "transition")
+        findings.add(code, message, _mark(found.place, workflow, lowered), hint=hint, severity=found.severity)
+
+
+def _mark(place: str, workflow: Workflow, lowered: Lowered) -> Mark:
+    collection, _, rest = place.partition("@")[0].partition(".")
+    if collection == "nodes" and rest:
+        id, *fields = rest.split(".")
+        step = next((step for step in workflow.steps if step.id == id), None)
+        return START if step is None else workflow.mark("steps", step.index, *fields)
+    if collection == "edges":
+        edge = next((id for id in lowered.origins if rest == id or rest.startswith(f"{id}.")), None)
+        return START if edge is None else workflow.mark(*lowered.origins[edge])
+    if collection == "nodes":
+        return workflow.mark("steps")
+    return workflow.mark(*rest.split(".")) if collection == "policy" else workflow.mark()

@@ -1,0 +1,170 @@
+"""From a workflow of steps to the graph: each step is one node, each transition one edge."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.compiler.expressions.moments import read_moment
+from holdfast.compiler.graph import Edge, Graph, Node, Policy, Retry, Wait
+from holdfast.definitions.steps.model import Path, Step, Workflow
+
+CHAIN_LIMIT: Final = 10
+PYTHON: Final = "python:"
+LONGEST_ID: Final = 200
+
+
+class Lowered(msgspec.Struct, frozen=True):
+    """The graph, and where each of its edges was written."""
+
+    graph: Graph
+    origins: dict[str, Path]
+
+
+def lower_steps(workflow: Workflow) -> Lowered:
+    edges: dict[str, Edge] = {}
+    origins: dict[str, Path] = {}
+    for number, (edge, origin) in enumerate(_edges(workflow), 1):
+        id = edge.id if len(edge.id) <= LONGEST_ID and edge.id not in edges else f"edge#{number}"
+        edges[id] = msgspec.structs.replace(edge, id=id)
+        origins[id] = origin
+    graph = Graph(
+        name=workflow.id,
+        version=workflow.version,
+        kind="steps",
+        entry=workflow.entry,
+        nodes=tuple(_node(step, workflow) for step in workflow.steps),
+        edges=tuple(edges.values()),
+        policy=Policy(
+            on_error="suspend",
+            on_cancel="stop",
+            data="context",
+            missing="null",
+            chain_limit=CHAIN_LIMIT,
+            timeout=workflow.timeout,
+            on_timeout=workflow.on_timeout,
+            keeps_error=True,
+            capabilities=workflow.capabilities,
+        ),
+    )
+    return Lowered(graph, origins)
+
+
+def to_graph(workflow: Workflow) -> Graph:
+    """The graph a workflow runs as."""
+    return lower_steps(workflow).graph
+
+
+def _edges(workflow: Workflow) -> list[tuple[Edge, Path]]:
+    found: list[tuple[Edge, Path]] = []
+    for transition in workflow.transitions:
+        edge = Edge(
+            id=f"{transition.source}:{transition.event}>{transition.target}",
+            source=transition.source,
+            target=transition.target,
+            on=transition.event,
+            when=transition.condition,
+            guard=transition.guard,
+            priority=transition.index,
+        )
+        found.append((edge, ("transitions", transition.index)))
+    timed = {transition.source for transition in workflow.transitions if transition.event == "timeout"}
+    for step in workflow.steps:
+        # A step without a target of its own falls back to the workflow's; the graph says so itself.
+        target = step.on_timeout or (workflow.on_timeout if step.timeout is not None else None)
+        if target is not None and step.id not in timed:
+            edge = Edge(id=f"{step.id}:timeout>{target}", source=step.id, target=target, on="timeout")
+            found.append((edge, ("steps", step.index, "on_timeout")))
+    return found
+
+
+def _node(step: Step, workflow: Workflow) -> Node:
+    metadata = {**step.metadata, "type": step.type, "name": step.name or step.id}
+    if step.description is not None:
+        metadata["description"] = step.description
+    if step.id == workflow.entry:
+        metadata |= _about(workflow)
+    return Node(id=step.id, metadata=metadata, **_BEHAVIOURS[step.type](step))
+
+
+def _about(workflow: Workflow) -> dict[str, Any]:
+    """What is known of the workflow as a whole stands on the node where instances begin."""
+    about = {"name": workflow.name or workflow.id, "description": workflow.description, "metadata": workflow.metadata}
+    schema = {} if workflow.input_schema is None else {"input_schema": workflow.input_schema}
+    return {"workflow": {key: value for key, value in about.items() if value}, **schema}
+
+
+def _person(step: Step) -> dict[str, Any]:
+    asked = step.assignee
+    fields: dict[str, Any] = {
+        "kind": "human",
+        "form": step.form,
+        "capabilities": step.capabilities,
+        "deadline": step.timeout,
+    }
+    if asked is not None:
+        fields["roles"] = (asked.role,) if asked.role is not None else ()
+        fields["assignee"] = asked.expression if asked.user is None else quoted(asked.user)
+    return fields
+
+
+def _approval(step: Step) -> dict[str, Any]:
+    return {**_person(step), "kind": "approval", "self_approval": step.self_approval}
+
+
+def _call(step: Step) -> dict[str, Any]:
+    retry = step.retry
+    return {
+        "kind": "task",
+        "handler": step.operation and handler_of(step.operation),
+        "input": step.input,
+        "output": step.output,
+        "retry": Retry(**msgspec.structs.asdict(retry)) if retry is not None and retry.calls > 1 else None,
+        "timeout": step.call_timeout,
+        "deadline": step.timeout,
+    }
+
+
+def _notification(step: Step) -> dict[str, Any]:
+    return {**_call(step), "best_effort": True}
+
+
+def _wait(step: Step) -> dict[str, Any]:
+    if step.event is not None:
+        return {
+            "kind": "wait_event",
+            "wait": Wait(event=step.event, key=step.key),
+            "capabilities": step.capabilities,
+            "deadline": step.timeout,
+        }
+    return {"kind": "wait_timer", "delay": step.duration, "until": step.until and moment(step.until)}
+
+
+def _terminal(step: Step) -> dict[str, Any]:
+    return {"kind": "terminal"}
+
+
+_BEHAVIOURS: Final = {
+    "action": _person,
+    "approval": _approval,
+    "system": _call,
+    "wait": _wait,
+    "notification": _notification,
+    "terminal": _terminal,
+}
+
+
+def handler_of(operation: str) -> str:
+    """Functions are registered by their name alone; every other kind keeps its prefix."""
+    return operation.removeprefix(PYTHON)
+
+
+def moment(until: str) -> str:
+    """An expression; a moment as people write it becomes a text that spells it."""
+    return until if read_moment(until) is None else quoted(until)
+
+
+def quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
