@@ -7,6 +7,7 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.compiler.graph import Graph
+    from holdfast.compiler.steps import load_steps
     from holdfast.definitions.flow import Flow
     from holdfast.definitions.path import Branch
     from holdfast.runtime.context import Context
@@ -43,6 +44,7 @@ __all__ = [
     "SyncEngine",
     "Validate",
     "__version__",
+    "load_steps",
 ]
 
 _HOMES = {
@@ -63,6 +65,7 @@ _HOMES = {
     "Retention": "holdfast.runtime.retention",
     "SyncEngine": "holdfast.runtime.sync",
     "Validate": "holdfast.runtime.hooks.validate",
+    "load_steps": "holdfast.compiler.steps",
 }
 
 

@@ -7,9 +7,11 @@
     ├── Conflict               right request, wrong moment: other input, other version, already over
     ├── Refused                the signal is not legal here; nothing changed
     │   └── InputInvalid       … because its data does not fit a schema (carries the misfits)
+    ├── Unauthenticated        nobody vouches for the caller        (carries the challenge to answer with)
     ├── Forbidden              the actor lacks a capability; nothing changed
     ├── PayloadError           a value that cannot be stored
     ├── StoreError             the database is missing, too old, too new, or refuses us
+    ├── Unavailable            a service that is needed does not answer
     └── Busy                   somebody else holds the instance; try again
 
 The class docstring is the default message; codes are upper snake case and never change meaning.
@@ -92,6 +94,18 @@ class InputInvalid(Refused):
         super().__init__(message, **options)
 
 
+class Unauthenticated(HoldfastError):
+    """The request does not say who it comes from in a way that can be believed."""
+
+    code = "UNAUTHENTICATED"
+    http_status = 401
+    exit_code = 9
+
+    def __init__(self, message: str = "", *, challenge: str = "Bearer", **options: Any) -> None:
+        self.challenge = challenge  # the value of WWW-Authenticate
+        super().__init__(message, **options)
+
+
 class Forbidden(HoldfastError):
     """The actor may not do this; nothing changed."""
 
@@ -112,6 +126,14 @@ class StoreError(HoldfastError):
     """The database cannot be used."""
 
     code = "STORE_UNAVAILABLE"
+    http_status = 503
+    exit_code = 7
+
+
+class Unavailable(HoldfastError):
+    """A service that is needed for this does not answer; try again later."""
+
+    code = "SERVICE_UNAVAILABLE"
     http_status = 503
     exit_code = 7
 

@@ -13,7 +13,7 @@ from effect_servers import Receiver
 from holdfast import Engine, webhooks
 from holdfast.compiler.graph import Retry
 from holdfast.testing import advance
-from running import Evidence
+from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +42,19 @@ async def test_a_good_target_gets_a_signed_request_once(engine: Engine, receiver
     assert effect.evidence["body"] == f'{{"received": "{effect.key}"}}'
     assert await event_types(engine, effect) == ["effect_emitted", "effect_delivered"]
     assert (await engine.get(effect.instance_id)).status == "completed"
+
+
+async def test_a_cookie_of_one_answer_goes_with_no_other_request(engine: Engine, receiver: Receiver) -> None:
+    """The next request to the same place may be another tenant's."""
+    engine.effect_options = options(receiver)
+    sent = flow(config={"url": receiver.url("/ok")})
+    await engine.publish(sent)
+    async with engine.worker():
+        for count in (1, 2):
+            await engine.start(sent.name, {"order": 17})
+            await until(lambda count=count: len(receiver.requests) == count)
+            await engine.drain(timeout=30)
+    assert not any("cookie" in request.headers for request in receiver.requests)
 
 
 async def test_a_secret_is_changed_by_having_two_for_a_while(engine: Engine, receiver: Receiver) -> None:

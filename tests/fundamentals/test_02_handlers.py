@@ -96,6 +96,21 @@ async def test_the_context_tells_what_is_being_done(engine: Engine, caplog: pyte
     assert (record.instance, record.step) == (instance.id, "look")  # type: ignore[attr-defined]
 
 
+async def test_the_idempotency_key_tells_large_integers_apart(engine: Engine) -> None:
+    keys: set[str] = set()
+
+    @engine.handler("look")
+    def look(ctx: Context, data: Any) -> None:
+        keys.add(ctx.idempotency_key)
+
+    await engine.publish(Flow("large").step("look", "look").build())
+    for number in (2**60, 2**60 + 1, 2**60):
+        started = await engine.start("large", {"deep": [{"number": number}]})
+        await engine.drain(timeout=30)
+        assert (await engine.get(started.id)).status == "completed"
+    assert len(keys) == 3, "one of its own for each instance"
+
+
 async def test_the_idempotency_key_survives_retries_and_differs_between_steps(engine: Engine) -> None:
     keys: dict[str, list[str]] = {"first": [], "second": []}
 

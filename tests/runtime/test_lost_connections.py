@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from runtime_proxy import lossy_door
 
-from holdfast import Engine
+from holdfast import Context, DoNotRetry, Engine, Flow
 from holdfast.errors import StoreError
 from holdfast.store import embedded
 from running import STEPS, Evidence, counting, journey, until
@@ -84,6 +84,34 @@ async def test_a_lost_answer_does_not_apply_a_signal_twice(holdfast_dsn: str, ev
     assert evidence.rows(
         "select distinct count(*) filter (where outcome = 'tick') from holdfast.steps group by instance_id"
     ) == [(10,)]
+
+
+@pytest.mark.parametrize("verb", ["suspend", "cancel", "abort", "force_fail", "requeue"])
+async def test_a_lost_answer_does_not_put_a_person_in_conflict_with_themselves(holdfast_dsn: str, verb: str) -> None:
+    """What was done by the commit whose answer was lost is answered as done, and is done once."""
+    which: set[int] = set()
+    flow = Flow("fragile", dlq=True).step("break", "break").build()
+    with lossy_door(holdfast_dsn, "answer", which) as (door, dsn):
+        async with Engine(dsn) as engine:
+
+            @engine.handler("break")
+            def fail(ctx: Context, data: Any) -> Any:
+                raise DoNotRetry("No.")
+
+            await engine.publish(flow)
+            for lost in range(1, 5):  # a verb reads before it writes, in transactions of their own
+                instance = await engine.start("fragile")
+                await engine.drain(timeout=30)
+                [letter] = await engine.dead_letters(instance.id)
+                which.add(door.commits + lost)
+                if verb == "requeue":
+                    assert (await engine.requeue(letter.id, by="ops")).resolution == "replayed"
+                else:
+                    await getattr(engine, verb)(instance.id, by="ops", reason="test")
+                which.clear()
+                told = [event.type for event in await engine.events(instance.id) if event.actor == "ops"]
+                assert len(told) == len(set(told)) >= 1
+            assert door.lost >= 2
 
 
 async def test_reads_and_requests_find_a_new_connection(holdfast_dsn: str, evidence: Evidence) -> None:

@@ -12,8 +12,8 @@ Db = psycopg.Connection[Any]
 LIVE = 2_000  # the first instances are running, whatever history follows
 WORKER = "99999999-9999-4999-8999-999999999999"
 
-HOT = ("instances", "steps", "step_receipts", "outbox_receipts", "work", "signals", "inbox", "event_keys", "key_events",
-       "key_waits", "timers", "dead_letters", "effects", "events", "workers")  # fmt: skip
+HOT = ("instances", "instance_attributes", "steps", "step_receipts", "outbox_receipts", "work", "signals", "inbox",
+       "event_keys", "key_events", "key_waits", "timers", "dead_letters", "effects", "events", "workers")  # fmt: skip
 
 # The nth id: a moment first, a bucket last, as the product makes them.
 _ID = (
@@ -29,12 +29,14 @@ _VISITS = f"{_NUMBERED}, lateral (select h, {_ID.format(n='(2 * i.n + h)')} as s
 HISTORY = {
     "instances": f"""
         insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, status, version, state,
-            data, input, idempotency_key, business_key, created_at, updated_at, completed_at)
+            data, input, idempotency_key, business_key, created_by, attributes, created_at, updated_at, completed_at)
         select id, bucket, case when mod(n, 1000) = 7 then 'small' else 'huge' end, id,
             case when mod(n, 100) = 7 then 'rare' else 'order' end, 1,
             case when n <= {LIVE} then 'running' when mod(n, 500) = 3 then 'failed' else 'completed' end,
             3, '{{}}', '{{}}', '{{}}', case when mod(n, 2) = 0 then 'key-' || n end,
             case when mod(n, 10) = 0 then 'customer-' || n / 100 end,
+            case when mod(n, 20) = 4 then 'person-' || mod(n, 5) end,
+            case when mod(n, 50) = 1 then jsonb_build_object('kind', 'common', 'n', n) end,
             to_timestamp((1700000000000 + n - mod(n, 10)) / 1000.0), moment,
             case when n > {LIVE} then moment end
         from {_NUMBERED}""",

@@ -48,14 +48,25 @@ ROWS = 200
 
 TENANTS = {
     "read_compensation": {"steps_pkey"},
+    "list_api_keys": {"api_keys_by_org"},
     "list_dead_letters": {"dead_letters_open"},
     "list_dead_letters_of_instance": {"dead_letters_by_instance"},
     "list_events": {"events_pkey"},
     "list_instances": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
+    "list_whereabouts": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
+    "list_window_by_attribute": {"instance_attributes_pkey", "instances_pkey"},
+    "list_window_by_business_key": {"instances_by_business_key", "instances_pkey"},
+    "list_window_by_starter": {"instances_by_starter", "instances_pkey"},
+    "list_window_by_status": {"instances_by_status", "instances_pkey"},
+    "list_last_steps": {"steps_pkey"},
+    "list_tasks_by_id": {"tasks_pkey"},
+    "read_whereabouts": {"instances_pkey"},
     "list_instances_by_business_key": {"instances_by_business_key"},
     "list_instances_by_key": {"instances_idempotency"},
     "list_instances_by_status": {"instances_by_status"},
     "list_steps": {"steps_pkey"},
+    "page_events": {"events_pkey"},
+    "page_steps": {"steps_pkey"},
     "read_dead_letter": {"dead_letters_pkey"},
     "read_instance": {"instances_pkey"},
     "read_runtime": {"instances_pkey", "events_pkey", "tasks_by_instance"},
@@ -102,6 +113,7 @@ WORKERS = {
     "finish_instances": {"instances_pkey", "work_pkey", "steps_pkey"},
     "fire_timers": {"timers_due", "timers_pkey"},
     "hand_off_work": {"work_pkey"},
+    "insert_api_key": set[str](),
     "insert_effects": set[str](),
     "insert_events": set[str](),
     "insert_instances": set[str](),
@@ -122,10 +134,12 @@ WORKERS = {
     "lock_tasks": {"tasks_pkey"},
     "mark_events": set[str](),
     "migrate_instances": {"instances_pkey"},
+    "note_api_key_use": {"api_keys_pkey"},
     "note_events": {"instances_pkey"},
     "note_missing_handlers": {"work_ready", "work_pkey", "steps_pkey", "instances_pkey"},
     "open_steps": set[str](),
     "park_work": {"work_pkey", "steps_pkey"},
+    "read_api_key": {"api_keys_pkey"},
     "read_key_events": {"key_events_pkey", "outbox_receipts_pkey"},
     "read_migrations": {"steps_pkey"},
     "read_next_due": {"timers_due", "work_parked"},
@@ -136,6 +150,8 @@ WORKERS = {
     "replay_work": {"dead_letters_pkey", "work_pkey", "steps_pkey", "instances_pkey"},
     "retry_steps": {"steps_pkey"},
     "return_claims": {"work_pkey", "steps_pkey"},
+    "revoke_api_key": {"api_keys_pkey"},
+    "rotate_api_key": {"api_keys_pkey"},
     "return_work": {"work_pkey"},
     "start_instances": set[str](),
     "stop_work": {"work_pkey"},
@@ -156,7 +172,8 @@ WALKED = {
 SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
-    "find_definition", "insert_definition", "insert_worker", "list_flows", "load_definition", "prune_workers",
+    "find_definition", "insert_definition", "insert_worker", "list_flows", "list_workers", "load_definition",
+    "prune_workers",
     "read_flow", "renew_lease", "stop_worker",
 }  # fmt: skip
 
@@ -357,10 +374,44 @@ def test_a_list_reads_little_more_than_its_page(sized: tuple[Db, Db], what: str)
     assert buffers(many) <= buffers(few) + 110, (buffers(few), buffers(many))
 
 
+def _window(statuses: list[str], *, looks: int = 500, **wishes: Any) -> list[Any]:
+    """The parameters of a look for ten that fit."""
+    told = [wishes.get(wish) for wish in ("flow", "starter", "business_key", "attributes")]
+    return [statuses, "huge", None, *told, looks, 10, *wishes.get("attribute", ())]
+
+
+WINDOWS: dict[str, tuple[str, list[Any]]] = {
+    "a person's": ("list_window_by_starter", _window([], looks=11, starter="person-4")),
+    "a person's that failed": ("list_window_by_starter", _window(["failed"], starter="person-4")),
+    "an attribute": ("list_window_by_attribute", _window([], looks=11, attribute=("kind", '"common"'))),
+    "a rare one among the common": (
+        "list_window_by_attribute",
+        _window([], attributes='{"n": 1}', attribute=("kind", '"common"')),
+    ),
+    "what is active": ("list_window_by_status", _window(["running", "pending", "rolling_back"], looks=11)),
+    "what failed, of nobody": ("list_window_by_status", _window(["failed", "aborted"], starter="nobody")),
+    "a business key in a rare flow": (
+        "list_window_by_business_key", _window([], business_key="customer-31", flow="rare")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WINDOWS)
+def test_a_search_looks_at_its_window_and_no_further(sized: tuple[Db, Db], what: str) -> None:
+    name, values = WINDOWS[what]
+    few, many = (buffers(_measured(db, name, "huge", values)) for db in sized)
+    looks = values[7]
+    assert max(few, many) <= 60 + 5 * looks, (few, many)
+
+
 def _read(db: Db, name: str, org: str, values: list[Any]) -> Plan:
+    plan = _measured(db, name, org, values)
+    assert plan["Actual Rows"] <= 50
+    return plan
+
+
+def _measured(db: Db, name: str, org: str, values: list[Any]) -> Plan:
     with db.transaction(force_rollback=True):
         be_tenant(db, org)
         plan = measure(db, name, values)
     db.execute("deallocate all")
-    assert plan["Actual Rows"] <= 50
     return plan

@@ -188,7 +188,8 @@ def test_only_the_verbs_are_open_to_tenants(db: Db) -> None:
             " and has_function_privilege('holdfast_tenant', oid, 'execute')"
         )
     }
-    assert names == {"start", "signal", "signal_key", "cancel", "get", "decide"}
+    computing = {"attribute_value"}  # reads no table
+    assert names - computing == {"start", "signal", "signal_key", "cancel", "get", "decide"}
 
 
 def test_functions_with_raised_rights_pin_their_search_path(db: Db) -> None:

@@ -89,6 +89,22 @@ async def test_a_commit_opens_tasks(session: Session) -> None:
     assert (created.ordinal, created.type, created.actor) == (1, "created", "ann")
 
 
+async def test_a_task_may_open_in_somebodys_hands(session: Session) -> None:
+    one = instance()
+    given, free = asked(one, assignee="eve"), asked(one)
+    await store_open(session, given, free, of=one)
+    read = await found(session, given.id)
+    assert (read.status, read.assignee, read.version) == ("assigned", "eve", 2)
+    created, assigned = await list_task_events(session, "acme", given.id)
+    assert (created.ordinal, created.type, created.assignee) == (1, "created", None)
+    assert (assigned.ordinal, assigned.type, assigned.assignee) == (2, "assigned", "eve")
+    inbox = await list_inbox(session, "acme", role=None, assignee="eve", status=None, after=MOST_URGENT, limit=9)
+    assert [task.id for task in inbox] == [read.id]
+    assert await change_task(session, "acme", given.id, 2, Change(TaskStatus.OPEN, None, "released"), "eve")
+    await end(session, one, TaskClosed(given.id, given.step, "cancelled", reason="left"))
+    assert (await found(session, given.id)).version == 4
+
+
 async def test_a_commit_ends_tasks(session: Session, holdfast_dsn: str) -> None:
     one = instance()
     task = asked(one)

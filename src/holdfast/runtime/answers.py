@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
 
 from holdfast.core.tasks import is_rejection
 from holdfast.errors import HoldfastError, InputInvalid
-from holdfast.runtime.schemas import Check, check_of, told
+from holdfast.runtime.schemas import Check, Misfit, check_of, told
 from holdfast.store.tasks import Task
 
 log = logging.getLogger("holdfast.tasks")
 
 
 def check_answer(task: Task, decision: str, raw: bytes | None) -> None:
-    """Whoever rejects need not fill in the form; whoever does must do it right."""
-    if task.form is None or (raw is None and is_rejection(decision)):
-        return
-    check = _check_of_form(task)
-    misfits = () if check is None else tuple(check({} if raw is None else msgspec.json.decode(raw)))
+    misfits = () if task.form is None else misfits_of_form(task.form, task.node, decision, raw)
     if misfits:
         raise InputInvalid(
             f"The data does not fit the form of {task.node!r}: {told(misfits)}",
@@ -30,9 +27,17 @@ def check_answer(task: Task, decision: str, raw: bytes | None) -> None:
         )
 
 
-def _check_of_form(task: Task) -> Check | None:
+def misfits_of_form(form: Any, node: str, decision: str, raw: bytes | None) -> tuple[Misfit, ...]:
+    """Whoever rejects need not fill in the form; whoever does must do it right."""
+    if raw is None and is_rejection(decision):
+        return ()
+    check = _check_of_form(form, node)
+    return () if check is None else tuple(check({} if raw is None else msgspec.json.decode(raw)))
+
+
+def _check_of_form(form: Any, node: str) -> Check | None:
     try:
-        return check_of(task.form)
+        return check_of(form)
     except HoldfastError as failure:
-        log.warning("The form of %r is not enforced: %s", task.node, failure.message)
+        log.warning("The form of %r is not enforced: %s", node, failure.message)
         return None

@@ -20,6 +20,7 @@ from holdfast.store.session import Session
 
 FRESH_SECONDS = 1.0
 KEPT_PROGRAMS = 1000
+KEPT_NAMES = 10_000  # every organisation has its own
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -85,6 +86,8 @@ class Catalog:
             program = self._link(row)
         definition = Definition(row.id, name, row.version, program)
         self._names[org, name, version] = time.monotonic() + FRESH_SECONDS, definition
+        if len(self._names) > KEPT_NAMES:
+            del self._names[next(iter(self._names))]
         return definition
 
     async def unknown(

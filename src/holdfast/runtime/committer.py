@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from uuid import uuid4
 
 import msgspec
 
@@ -134,8 +135,14 @@ class Committer:
         return not (self.buffer or self.active or self._deferred or self._busy)
 
     async def apply(self, item: Item, timeout: float = 2.0) -> Outcome:
-        """Commit one signal and answer with what was decided; a legal refusal is raised."""
+        """Commit one signal and answer with what was decided; a legal refusal is raised.
+
+        The answer to a COMMIT may be lost with its connection. The signal is then sent again, and its receipt tells
+        that it was received: whoever waits would be told of a conflict with themselves otherwise.
+        """
         loop = asyncio.get_running_loop()
+        if item.receipt is None and item.fresh is None:
+            item.receipt = str(uuid4())
         item.answer = loop.create_future()
         item.deadline = loop.time() + timeout
         self.add(item)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from holdfast.core.ids import COMPENSATE, FORWARD, token_id
 from holdfast.core.program import Place
 from holdfast.payloads import canonical
+from holdfast.payloads.plain import HASHED_INTEGERS
 
 _LOGGER: Final = logging.getLogger("holdfast.handlers")
 
@@ -68,6 +69,11 @@ class Context:
     node = step
 
     @property
+    def handler(self) -> str:
+        """The name the handler is registered under."""
+        return self._job.place.node.handler or ""
+
+    @property
     def token(self) -> str:
         return token_id(self._job.path, self._job.hop)
 
@@ -87,6 +93,11 @@ class Context:
     tenant = org
 
     @property
+    def trace(self) -> str | None:
+        """The W3C `traceparent` of whoever started the instance, if they traced it."""
+        return self._job.trace
+
+    @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
         """Says with every line which instance and step it is about."""
         return logging.LoggerAdapter(_LOGGER, {"instance": self.instance, "step": self.step, "flow": self.flow})
@@ -94,7 +105,7 @@ class Context:
     @property
     def idempotency_key(self) -> str:
         """Pass it to the outside world: the same on every call of this step with this input, new for new input."""
-        digest = sha256(canonical(msgspec.json.decode(self._job.input))).hexdigest()
+        digest = sha256(canonical(_exact(msgspec.json.decode(self._job.input)))).hexdigest()
         kind = COMPENSATE if self._job.place.node.kind == "compensation" else FORWARD
         parts = f"{self.instance_id}|{self.step}|{self.token}|{kind}|{digest}"
         return sha256(parts.encode()).hexdigest()
@@ -113,3 +124,14 @@ class Context:
     def heartbeat(self) -> bool:
         """Go on? The process keeps the lease; a long handler asks now and then and ends when the answer is no."""
         return not (self._job.told or self._is_lost(self._job))
+
+
+def _exact(value: Any) -> Any:
+    """Large integers as text: they may be stored, but canonical JSON would read two of them as one number."""
+    if isinstance(value, int):
+        return value if value in HASHED_INTEGERS else str(value)
+    if isinstance(value, list):
+        return [_exact(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value

@@ -19,6 +19,7 @@ Id = str | UUID
 
 MOST_KEY_BYTES: Final = 500
 MOST_TEXT_BYTES: Final = 2000
+MOST_ORG_BYTES: Final = 200
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -61,6 +62,15 @@ def check_text(text: Any, what: str) -> None:
             f"The {what} must have 1 to {MOST_TEXT_BYTES} bytes of valid text.",
             code="TEXT_INVALID",
             hint="Use text without NUL and half characters, or leave it out.",
+        )
+
+
+def check_org(org: Any) -> None:
+    if not _is_fit(org, MOST_ORG_BYTES):
+        raise Refused(
+            f"The name of an organisation must have 1 to {MOST_ORG_BYTES} bytes of valid text.",
+            code="TEXT_INVALID",
+            hint="Use a short name without NUL and half characters.",
         )
 
 

@@ -30,6 +30,7 @@ from holdfast.core.state import Instance
 from holdfast.errors import PayloadError
 from holdfast.store.commit import NewInstance
 from holdfast.store.locks import QueuedSignal
+from holdfast.store.needs import SignalContent
 
 
 class Item(msgspec.Struct, gc=False):
@@ -42,6 +43,7 @@ class Item(msgspec.Struct, gc=False):
     new: NewInstance | None = None
     queued: QueuedSignal | None = None  # it came out of the queue and is consumed with the commit
     receipt: str | None = None  # the signal's own id: it must be applied once
+    content: SignalContent | None = None  # what a repeat under that id must say, where the signal does not tell
     answer: asyncio.Future[Any] | None = None  # of an Outcome
     tries: int = 0
     refused_alone: int = 0  # by a guard, in a transaction of its own

@@ -340,11 +340,15 @@ def _check_node(program: Program, signal: Signal) -> None:
 
 def _content(item: Item) -> SignalContent | None:
     signal = item.signal
-    if item.receipt is None or not isinstance(signal, EventArrived | Decided):
+    if item.receipt is None:
         return None
+    if item.content is not None:
+        return item.content
     if isinstance(signal, Decided):
         return decision_content(item.instance, item.receipt, signal)
-    return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
+    if isinstance(signal, EventArrived):
+        return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
+    return SignalContent(item.instance, item.receipt, type(signal).__name__, None, None)  # nobody else has its id
 
 
 def _keyed_needs(entry: Entry) -> Iterator[EarlyEvents]:

@@ -10,12 +10,16 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.compiled import dump_compiled
 from holdfast.compiler.graph import Graph, dump_graph, load_graph
 from holdfast.compiler.lowering import lower
+from holdfast.compiler.steps_graph import to_graph
 from holdfast.definitions.model import Definition as FlowDefinition
+from holdfast.definitions.steps.model import Workflow
 from holdfast.errors import Conflict
 from holdfast.payloads import canonical
 from holdfast.runtime.starter import new_id
 from holdfast.store.definitions import find_definition, insert_definition
 from holdfast.store.session import Session
+
+Publishable = FlowDefinition | Workflow | Graph | dict[str, Any]
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -27,9 +31,7 @@ class Published(msgspec.Struct, frozen=True):
     new: bool  # False: the very same definition was there already
 
 
-async def publish(
-    session: Session, org: str, definition: FlowDefinition | Graph | dict[str, Any], by: str | None
-) -> Published:
+async def publish(session: Session, org: str, definition: Publishable, by: str | None) -> Published:
     source, graph = _as_graph(definition)
     compiled = compile_graph(graph)
     dumped = dump_graph(graph)
@@ -50,8 +52,10 @@ async def publish(
     return Published(graph.name, graph.version, compiled.hash, new)
 
 
-def _as_graph(definition: FlowDefinition | Graph | dict[str, Any]) -> tuple[dict[str, Any], Graph]:
+def _as_graph(definition: Publishable) -> tuple[dict[str, Any], Graph]:
     if isinstance(definition, FlowDefinition):
         return definition.source, lower(definition)
+    if isinstance(definition, Workflow):
+        return definition.source, to_graph(definition)
     graph = definition if isinstance(definition, Graph) else load_graph(definition)
     return dump_graph(graph), graph

@@ -1,4 +1,4 @@
-"""Instances under way in this process: their snapshots, which spare commits a read, and who waits for their end.
+"""Instances under way in this process: their snapshots, which spare commits a read, and who waits for them.
 
 Only an instance whose next step is run here is worth keeping. A snapshot saves a read and nothing else: every commit
 guards the version it was decided on.
@@ -7,6 +7,8 @@ guards the version it was decided on.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +28,15 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     instance: Instance | None  # None: it had been applied before
     now: int
     started: Any = None  # what `local` held for it
+    last_step: str | None = None  # the visit that was opened last, where the commit opened one
+
+
+class News(asyncio.Event):
+    """Set by every commit of this process that changes one instance; the last of them is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest: Outcome | None = None
 
 
 class Snapshots:
@@ -33,9 +44,30 @@ class Snapshots:
         self.cache: dict[bytes, Instance] = {}
         self.waiters: dict[bytes, list[asyncio.Future[Outcome]]] = {}
         self.local: dict[bytes, Any] = {}  # started here and not over yet: a wait for them need not read
+        self._watches: dict[bytes, list[News]] = {}
+
+    @contextmanager
+    def watch(self, id: bytes) -> Generator[News]:
+        news = News()
+        watching = self._watches.setdefault(id, [])
+        watching.append(news)
+        try:
+            yield news
+        finally:
+            watching.remove(news)
+            if not watching:
+                del self._watches[id]
+
+    def is_working(self, id: bytes, org: str) -> bool:
+        """Its steps are run here, so its next change will be heard of here."""
+        cached = self.cache.get(id)
+        return cached is not None and cached.org == org and _is_working(cached)
 
     def committed(self, plan: Plan, id: bytes, entry: Entry) -> None:
         after = entry.decisions[-1].instance
+        for news in self._watches.get(id, ()):
+            news.latest = Outcome(after, plan.locked.now, None, _last_opened(entry.decisions))
+            news.set()
         if after.status in TERMINAL:
             self.cache.pop(id, None)
             started = self.local.pop(id, None)
@@ -81,6 +113,11 @@ class Snapshots:
     def forget(self, ids: set[bytes]) -> None:
         for id in ids:
             self.cache.pop(id, None)
+
+
+def _last_opened(decisions: list[Decision]) -> str | None:
+    opened = (step for decision in reversed(decisions) for step in reversed(decision.opened))
+    return next((step.node for step in opened if step.kind == "forward"), None)
 
 
 def _is_working(instance: Instance) -> bool:

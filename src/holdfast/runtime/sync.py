@@ -61,6 +61,8 @@ class SyncEngine:
         self.effect = self.engine.effect
         self.register_effect = self.engine.register_effect
         self.use = self.engine.use
+        self.openapi = self.engine.openapi
+        self.load_invokers = self.engine.load_invokers
         self._loop = _LoopThread()
 
     def __enter__(self) -> SyncEngine:
@@ -95,7 +97,12 @@ class SyncEngine:
 
     publish = _verb(Engine.publish)
     start = _verb(Engine.start)
+    start_and_settle = _verb(Engine.start_and_settle)
     start_many = _verb(Engine.start_many)
+    advance = _verb(Engine.advance)
+    advance_and_settle = _verb(Engine.advance_and_settle)
+    descriptor = _verb(Engine.descriptor)
+    describe_list = _verb(Engine.describe_list)
     signal = _verb(Engine.signal)
     signal_key = _verb(Engine.signal_key)
     cancel = _verb(Engine.cancel)
@@ -119,6 +126,8 @@ class SyncEngine:
     flow = _verb(Engine.flow)
     statistics = _verb(Engine.statistics)
     wait = _verb(Engine.wait)
+    settle = _verb(Engine.settle)
+    standing = _verb(Engine.standing)
     drain = _verb(Engine.drain)
     stuck = _verb(Engine.stuck)
     reenqueue = _verb(Engine.reenqueue)
@@ -127,6 +136,7 @@ class SyncEngine:
     revert_migration = _verb(Engine.revert_migration)
     rerun = _verb(Engine.rerun)
     maintain = _verb(Engine.maintain)
+    workers = _verb(Engine.workers)
     doctor = _verb(Engine.doctor)
     effects = _verb(Engine.effects)
     replay_effect = _verb(Engine.replay_effect)

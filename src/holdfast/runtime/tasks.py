@@ -43,7 +43,7 @@ class Tasks:
     async def get(self, id: Id) -> Task:
         found = await store.read_task(self._session, self._org, take_id(id))
         if found is None:
-            raise NotFound(f"There is no task {id}.", code="TASK_UNKNOWN", hint="Check the id and the organisation.")
+            raise unknown_task(id)
         return found
 
     async def events(self, id: Id) -> list[TaskEvent]:
@@ -155,6 +155,10 @@ class Tasks:
                 check_open(_held(await self.get(id)))  # how it ended is known by now
             raise
         return await self.get(id)
+
+
+def unknown_task(id: Id) -> NotFound:
+    return NotFound(f"There is no task {id}.", code="TASK_UNKNOWN", hint="Check the id and the organisation.")
 
 
 def _held(task: Task) -> Held:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.core.program import Place, Program
 from holdfast.core.results import STOPPED
 from holdfast.core.signals import Failure, WorkFailed
 from holdfast.runtime.context import Job
 from holdfast.store.queue import ClaimedWork
 
+LOST_CALLS: Final = 2  # of a system step whose worker is lost: it is tried again, but not for ever
 _STOPPED: Final = Failure(STOPPED, "The step was stopped before it had a result.")
 _LOST: Final = Failure("LEASE_LOST", "The worker was lost while it ran, and the step is not to be run again.")
 _CALLED_BEFORE: Final = Failure("NOT_CALLED_AGAIN", "The step was called before and is not to be called again.")
+
+
+def most_calls(program: Program, place: Place) -> int:
+    """How often a step may be begun. In a workflow of steps the calls of `retry` are for failures; one that may be
+    repeated is begun again when its worker is lost, however few they are."""
+    return place.retry.calls + (LOST_CALLS if program.is_steps and place.node.idempotent else 0)
 
 
 def stopped(job: Job) -> WorkFailed:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
 from holdfast.core.moments import to_datetime
 from holdfast.core.state import Instance as Snapshot
 from holdfast.core.status import TERMINAL
+from holdfast.errors import NotFound
+from holdfast.runtime.edge import Id, check_key, check_text
 from holdfast.runtime.starter import Start
+from holdfast.store.commit import waiting_of
 from holdfast.store.flows import FlowVersion
 from holdfast.store.reads import Instance
+from holdfast.store.windows import Wanted, check_value
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -24,11 +29,42 @@ class Page(msgspec.Struct, frozen=True):
 
 def page_of(found: list[Instance], limit: int, since: datetime | None) -> Page:
     """The page out of what was read, newest first: one more than fits says that there is a next one."""
-    if since is not None and since.tzinfo is None:
-        since = since.replace(tzinfo=UTC)
-    young = [i for i in found if since is None or i.created_at is None or i.created_at >= since]
+    young = _since(found, since)
     more = len(young) > limit
     return Page(young[:limit], young[limit - 1].id if more else None)
+
+
+def window_of(found: list[Instance], next: str | None, since: datetime | None) -> Page:
+    """What was found on the way, which ends where the first one is too old."""
+    young = _since(found, since)
+    return Page(young, next if len(young) == len(found) else None)
+
+
+def _since(found: list[Instance], since: datetime | None) -> list[Instance]:
+    if since is None:
+        return found
+    moment = since.replace(tzinfo=UTC) if since.tzinfo is None else since
+    return [i for i in found if i.created_at is None or i.created_at >= moment]
+
+
+def take_wanted(wanted: Wanted, statuses: tuple[str, ...]) -> Wanted:
+    check_text(wanted.flow, "name of the flow")
+    check_text(wanted.starter, "person")
+    check_key(wanted.business_key, "business key")
+    for name, value in wanted.attributes.items():
+        check_text(name, "name of an attribute")
+        check_value(name, value)
+    return msgspec.structs.replace(wanted, statuses=statuses)
+
+
+def fits(found: Instance, wanted: Wanted) -> bool:
+    """Who started it and what it carries; the rest was asked of the database."""
+    carried: dict[str, Any] = found.attributes or {}
+    return wanted.starter in (None, found.created_by) and wanted.attributes.items() <= carried.items()
+
+
+def unknown_instance(id: Id) -> NotFound:
+    return NotFound(f"There is no instance {id}.", code="INSTANCE_UNKNOWN", hint="Check the id and the organisation.")
 
 
 def newest(versions: Iterable[FlowVersion]) -> list[FlowVersion]:
@@ -60,18 +96,22 @@ def pending(start: Start) -> Instance:
         key=start.key,
         business_key=start.business_key,
         created_by=start.created_by,
+        attributes=None if start.attributes is None else msgspec.json.decode(start.attributes),
     )
 
 
 def current(view: Instance, snapshot: Snapshot, now: int) -> Instance:
     """What a read would show, made from what was just committed."""
     moment = to_datetime(now)
+    waiting_for, until = waiting_of(snapshot)
     return msgspec.structs.replace(
         view,
         status=str(snapshot.status),
         version=snapshot.version,
         data=msgspec.json.decode(snapshot.data),
         reason=snapshot.reason,
+        waiting_for=waiting_for,
+        waiting_until=None if until is None else to_datetime(until),
         updated_at=moment,
         completed_at=moment if snapshot.status in TERMINAL else None,
     )

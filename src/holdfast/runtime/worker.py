@@ -29,7 +29,7 @@ from holdfast.runtime.plan import Plan
 from holdfast.runtime.retention import Retention
 from holdfast.runtime.stopping import Stopping
 from holdfast.runtime.telemetry import Telemetry
-from holdfast.runtime.unrun import not_run, undecidable, worn_out
+from holdfast.runtime.unrun import most_calls, not_run, undecidable, worn_out
 from holdfast.runtime.wakeups import Notifier
 from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.store import queue
@@ -373,7 +373,7 @@ class Worker:
             self._deliver(Item(work.instance, undecidable(work, failure)))
             return
         self._committer.snapshots.forget_older(work.instance, work.version)
-        if work.calls > place.retry.calls:
+        if work.calls > most_calls(program, place):
             self._deliver(Item(work.instance, worn_out(work, place.node.idempotent)))
             return
         self.executor.add(

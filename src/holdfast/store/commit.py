@@ -155,7 +155,7 @@ class _Rows:
 
     def _instance(self, entry: Entry, before: Instance, after: Instance) -> None:
         last = entry.decisions[-1]
-        waiting_kind, waiting_until = _waiting(after)
+        waiting_kind, waiting_until = waiting_of(after)
         completed = self.batch.now if after.status in TERMINAL else None
         error = last.error
         if error is None and len(entry.decisions) > 1:
@@ -360,7 +360,7 @@ def _is_unusual(d: Decision) -> bool:
     )  # fmt: skip
 
 
-def _waiting(after: Instance) -> tuple[str | None, int | None]:
+def waiting_of(after: Instance) -> tuple[str | None, int | None]:
     """The summary a list shows: what kind of thing the instance waits for, and until when."""
     kind: str | None = None
     until: int | None = None

@@ -117,4 +117,5 @@ def load_instance(row: Sequence[Any]) -> Instance:
         None if token is None else token.decode(),
         None if trace is None else trace.decode(),
         read_int(row[15]),
+        *(None if said is None else said.decode() for said in row[16:19]),
     )

@@ -81,7 +81,7 @@ class Event(msgspec.Struct, frozen=True):
 
 async def read_instance(session: Session, org: str, id: bytes) -> Instance | None:
     found = await _read(session, org, SQL.read_instance.one(id, id[15], org))
-    return _instance(found[0]) if found else None
+    return read_row(found[0]) if found else None
 
 
 async def list_instances(
@@ -103,15 +103,15 @@ async def list_instances(
         query = SQL.list_instances_by_status.one(org, flow, after, limit, status)
     else:
         query = SQL.list_instances.one(org, flow, after, limit, status)
-    return [_instance(row) for row in await _read(session, org, query)]
+    return [read_row(row) for row in await _read(session, org, query)]
 
 
 async def list_steps(session: Session, org: str, id: bytes) -> list[Step]:
-    return [_step(row) for row in await _read(session, org, SQL.list_steps.one(id, id[15], org))]
+    return [step_of(row) for row in await _read(session, org, SQL.list_steps.one(id, id[15], org))]
 
 
 async def list_events(session: Session, org: str, id: bytes) -> list[Event]:
-    return [_event(row) for row in await _read(session, org, SQL.list_events.one(id, id[15], org))]
+    return [event_of(row) for row in await _read(session, org, SQL.list_events.one(id, id[15], org))]
 
 
 async def _read(session: Session, org: str, query: Query) -> list[list[Any]]:
@@ -135,7 +135,7 @@ def _uuid(value: bytes | None) -> str | None:
     return None if value is None else str(UUID(bytes=value))
 
 
-def _instance(row: list[Any]) -> Instance:
+def read_row(row: list[Any]) -> Instance:
     (id, org, flow, flow_version, status, reason, version, data, input, key, business_key, parent, waiting, until,
      error, by, created, updated, completed, attributes) = row  # fmt: skip
     return Instance(
@@ -162,7 +162,7 @@ def _instance(row: list[Any]) -> Instance:
     )
 
 
-def _step(row: list[Any]) -> Step:
+def step_of(row: list[Any]) -> Step:
     (id, node, behaviour, path, hop, kind, run, status, outcome, cause, calls, input, output, error, chosen, detail,
      closing, opened_version, opened_ordinal, closed_version, closed_ordinal, opened_by, closed_by, created, closed,
      _, _) = row  # fmt: skip
@@ -193,7 +193,7 @@ def _step(row: list[Any]) -> Step:
     )
 
 
-def _event(row: list[Any]) -> Event:
+def event_of(row: list[Any]) -> Event:
     version, ordinal, type, node, token, actor, detail, created = row
     return Event(
         read_int(version), read_int(ordinal), type.decode(), _text(node), _text(token), _text(actor), _json(detail),

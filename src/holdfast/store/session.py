@@ -110,24 +110,41 @@ class Session:
             self._socket = None
 
     def _ready(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
+        if self._waiting is None:
+            self._hear_unasked()
+        elif not self._waiting.done():
             self._waiting.set_result(None)
+
+    def _hear_unasked(self) -> None:
+        """A notice, or the end of the connection: left unread, it would keep the loop busy until the next query."""
+        try:
+            self._pg.consume_input()
+        except psycopg.OperationalError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Never to be used again. The loop has to forget the socket now: libpq may have closed it already, and whoever
+        opens the next one gets its number."""
+        self._out_of_step = True
+        self._leave()
 
     async def run(self, queries: Sequence[Query]) -> list[PGresult]:
         """One flush: a result per query, or the first error once everything has been read."""
         async with self._lock:
+            if self._out_of_step:
+                raise Disconnected("this connection was given up")
             try:
                 return await self._exchange(queries)
             except psycopg.OperationalError as failure:
-                self._out_of_step = True
+                self._give_up()
                 raise Disconnected(str(failure)) from None
             except DatabaseError as error:
                 if error.sqlstate != _READ_ONLY:
                     raise
-                self._out_of_step = True  # it was a primary once; where the new one is, a new connection finds out
+                self._give_up()  # it was a primary once; where the new one is, a new connection finds out
                 raise Disconnected(str(error)) from None
             except asyncio.CancelledError:
-                self._out_of_step = True
+                self._give_up()
                 raise
 
     async def once(self, *queries: Query) -> list[PGresult]:
@@ -216,8 +233,8 @@ class Session:
                     writing = False
         finally:
             self._waiting = None
-            if writing:
-                self._loop.remove_writer(pg.socket)
+            if writing and self._socket is not None:
+                self._loop.remove_writer(self._socket)
 
     def _listen(self) -> None:
         """Not a byte for too long: nobody is there any more, whatever the operating system believes."""

@@ -78,7 +78,7 @@ def add_tasks(tables: dict[str, list[tuple[Any, ...]]], decision: Decision, befo
             due = NEVER if task.due is None else task.due
             tables["insert_tasks"].append(
                 (id, bucket, task.id, org, task.step, before.flow, task.node, task.token, roles, 100 - task.priority,
-                 due, task.form, task.payload, actor)
+                 due, task.form, task.payload, actor, task.assignee)
             )  # fmt: skip
         else:
             tables["close_tasks"].append(
@@ -116,6 +116,14 @@ async def change_task(session: Session, org: str, id: bytes, version: int, chang
 async def read_task(session: Session, org: str, id: bytes) -> Task | None:
     found = await _read(session, org, SQL.read_task.one(id, id[15], org))
     return _task(found[0]) if found else None
+
+
+async def read_tasks(session: Session, org: str, ids: Sequence[bytes]) -> list[Task]:
+    if not ids:
+        return []
+    return [
+        _task(row) for row in await _read(session, org, SQL.list_tasks_by_id.rows([(id, id[15]) for id in ids], org))
+    ]
 
 
 async def list_task_events(session: Session, org: str, id: bytes) -> list[TaskEvent]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final
 
 import httpx2
@@ -39,6 +40,7 @@ class Transport:
         self._client = httpx2.AsyncClient(
             trust_env=False,
             follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # one tenant's would go with another's request
             timeout=httpx2.Timeout(options.read_timeout, connect=options.connect_timeout),
             verify=True if options.tls is None else options.tls,
             limits=httpx2.Limits(max_connections=options.concurrency, max_keepalive_connections=0),

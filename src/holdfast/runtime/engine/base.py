@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.committer import Committer, Options
+from holdfast.runtime.edge import check_org
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.kinds import Kind, Kinds
 from holdfast.runtime.effects.options import EffectOptions
@@ -37,6 +38,14 @@ from holdfast.store.standing import StandingSession
 
 
 class Base:
+    """Everything an engine has is in one dictionary, which its views for other organisations share: whatever is opened,
+    registered or started through one of them is there for all. Only what is in the slots is each one's own."""
+
+    __slots__ = ("__dict__", "__weakref__", "_is_view", "org")
+
+    org: str
+    _is_view: bool
+
     def __init__(
         self,
         dsn: str | None = None,
@@ -53,8 +62,8 @@ class Base:
             pooled=settings.pooled if pooled is None else pooled,
         )
         self.org = org or settings.org
+        self._is_view = False
         self.options = options or Options(keep_early=settings.keep_early, aging=settings.aging)
-        self._operations = Operations(self)
         self.handlers = Registry()
         self.calls = Registry()
         self.effect_kinds = Kinds()
@@ -67,6 +76,14 @@ class Base:
         self._worker: Worker | None = None
         self._open = False
 
+    def for_org(self, org: str) -> Self:
+        """The same engine for another organisation: a view that shares all of it and costs nothing to make."""
+        check_org(org)
+        view = object.__new__(type(self))
+        view.__dict__ = self.__dict__
+        view.org, view._is_view = org, True
+        return view
+
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
@@ -77,6 +94,7 @@ class Base:
         await self.close()
 
     async def open(self) -> None:
+        self._refuse_view()
         try:
             await self._open_parts()
         except BaseException:
@@ -105,8 +123,17 @@ class Base:
         self._open = True
 
     async def close(self) -> None:
+        self._refuse_view()
         self._open = False
         await self._stack.aclose()
+
+    def _refuse_view(self) -> None:
+        if self._is_view:
+            raise HoldfastError(
+                "This is a view of an engine; it is opened and closed with that engine.",
+                code="ENGINE_IS_A_VIEW",
+                hint="Open and close the engine that `for_org` was called on.",
+            )
 
     # --- what this process can do ----------------------------------------------------------------------------------
 
@@ -164,6 +191,28 @@ class Base:
             self._worker = None
             await worker.stop()
 
+    def lifespan(
+        self, *, worker: Mapping[str, Any] | bool = True
+    ) -> Callable[[Any], contextlib.AbstractAsyncContextManager[None]]:
+        """For a web application: `FastAPI(lifespan=engine.lifespan())` opens the engine with it and runs a worker, with
+        options or without any (False). An application that is mounted in another is not started by anybody, so this is
+        for the outermost one."""
+
+        @contextlib.asynccontextmanager
+        async def life(_: Any) -> AsyncGenerator[None, None]:
+            async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(self)
+                if worker is not False:
+                    await stack.enter_async_context(self.worker(**({} if worker is True else worker)))
+                yield
+
+        return life
+
+    @property
+    def running_worker(self) -> Worker | None:
+        """The worker of this process, while one runs."""
+        return self._worker
+
     async def drain(self, timeout: float | None = None) -> None:
         """Run what is due in this process until nothing is left: for tests and scripts."""
         async with contextlib.AsyncExitStack() as stack:
@@ -198,6 +247,10 @@ class Base:
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
             steps_unserved=worker.missing.waiting if worker else 0,
         )
+
+    @property
+    def _operations(self) -> Operations:
+        return Operations(self)
 
     @property
     def _borrowed(self) -> BorrowedVerbs:

@@ -23,6 +23,8 @@ from holdfast.store.effects import Effect
 from holdfast.store.maintenance import Upkeep
 from holdfast.store.reads import Instance
 from holdfast.store.repair import Stuck
+from holdfast.store.trail import check_page
+from holdfast.store.workers import WorkerProcess, list_workers
 
 
 class Operating(Reading):
@@ -166,6 +168,10 @@ class Operating(Reading):
         id = await rerun(self, self._opened(), take_id(view.id), wish)
         self._announce()
         return await self.get(UUID(bytes=id))
+
+    async def workers(self, *, limit: int = 200) -> list[WorkerProcess]:
+        """The worker processes of all organisations, newest first: what they serve, and how long their lease lasts."""
+        return await list_workers(self._opened(), check_page(limit, "workers"))
 
     async def maintain(self, retention: Retention | None = None) -> Sequence[Upkeep]:
         """The upkeep of the database, every task once: partitions, expiry, and what `retention` names."""

@@ -6,21 +6,39 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from holdfast.core.moments import from_datetime
 from holdfast.core.status import TERMINAL, InstanceStatus
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Refused
 from holdfast.runtime.edge import Id, check_key, check_text, take_id
 from holdfast.runtime.engine.base import Base
-from holdfast.runtime.snapshots import Outcome
+from holdfast.runtime.snapshots import News, Outcome
 from holdfast.runtime.statistics import FlowStatistics, by_flow
-from holdfast.runtime.views import Page, current, newest, page_of
+from holdfast.runtime.steps.descriptor import MOST_HISTORY, last_step
+from holdfast.runtime.steps.standing import Standing, heard, is_resting, standing_of, step_of
+from holdfast.runtime.views import (
+    Page,
+    current,
+    fits,
+    newest,
+    page_of,
+    shown_id,
+    take_wanted,
+    unknown_instance,
+    window_of,
+)
 from holdfast.store import reads
 from holdfast.store.flows import FlowDocument, FlowVersion, list_flows, read_flow
 from holdfast.store.reads import Event, Instance, Step
 from holdfast.store.runtimes import Runtime, read_runtime
 from holdfast.store.statistics import read_statistics
+from holdfast.store.trail import BEGINNING, Place, check_page, page_events, page_steps
+from holdfast.store.whereabouts import Whereabouts, read_past, read_whereabouts
+from holdfast.store.windows import Wanted, list_window
+
+FIRST_PAUSE: Final = 0.01
+LONGEST_PAUSE: Final = 0.5
 
 
 class Reading(Base):
@@ -29,11 +47,7 @@ class Reading(Base):
             return await self._borrowed.get(conn, take_id(instance_id))
         found = await reads.read_instance(self._opened(), self.org, take_id(instance_id))
         if found is None:
-            raise NotFound(
-                f"There is no instance {instance_id}.",
-                code="INSTANCE_UNKNOWN",
-                hint="Check the id and the organisation.",
-            )
+            raise unknown_instance(instance_id)
         return found
 
     async def runtime(self, instance_id: Id) -> Runtime:
@@ -43,16 +57,27 @@ class Reading(Base):
         assert found is not None
         return found
 
-    async def steps(self, instance_id: Id, *, all: bool = False) -> list[Step]:
-        """The steps of an instance in the order they happened; `all` adds the rows of ends and of interventions."""
+    async def steps(
+        self, instance_id: Id, *, all: bool = False, after: Place | None = None, limit: int | None = None
+    ) -> list[Step]:
+        """The steps of an instance in the order they happened; `all` adds the rows of ends and of interventions.
+
+        With `limit` a page of them, of all kinds; `after` is the `place_of` the last one of the page before.
+        """
         await self.get(instance_id)
-        found = await reads.list_steps(self._opened(), self.org, take_id(instance_id))
+        session, id = self._opened(), take_id(instance_id)
+        if limit is not None:
+            return await page_steps(session, self.org, id, after or BEGINNING, check_page(limit, "steps"))
+        found = await reads.list_steps(session, self.org, id)
         return found if all else [step for step in found if step.behaviour not in ("end", "control")]
 
-    async def events(self, instance_id: Id) -> list[Event]:
-        """The audit trail of an instance."""
+    async def events(self, instance_id: Id, *, after: Place | None = None, limit: int | None = None) -> list[Event]:
+        """The audit trail of an instance, or a page of it: `after` is the `place_of` the last event before it."""
         await self.get(instance_id)
-        return await reads.list_events(self._opened(), self.org, take_id(instance_id))
+        session, id = self._opened(), take_id(instance_id)
+        if limit is not None:
+            return await page_events(session, self.org, id, after or BEGINNING, check_page(limit, "events"))
+        return await reads.list_events(session, self.org, id)
 
     async def list(
         self,
@@ -61,11 +86,17 @@ class Reading(Base):
         status: str | None = None,
         key: str | None = None,
         business_key: str | None = None,
+        subject_id: str | None = None,
+        attributes: dict[str, Any] | None = None,
         since: datetime | None = None,
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Instances, newest first, started at or after `since`; `after` is the `next` of the page before."""
+        """Instances, newest first, started at or after `since`; `after` is the `next` of the page before.
+
+        `subject_id` is who started them; all `attributes` must be equal. By these, a page may hold less than `limit`
+        although there are more: only `next` tells.
+        """
         if status is not None and status not in tuple(InstanceStatus):
             raise Refused(
                 f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}."
@@ -75,6 +106,13 @@ class Reading(Base):
         check_text(flow, "name of the flow")
         check_key(key, "idempotency key")
         check_key(business_key, "business key")
+        wanted = take_wanted(
+            Wanted((), flow, subject_id, business_key, attributes or {}), () if status is None else (status,)
+        )
+        if wanted.is_selective and key is None:
+            last = None if after is None else take_id(after)
+            found, next = await list_window(self._opened(), self.org, wanted, last, limit)
+            return window_of([one.view for one in found], None if next is None else shown_id(next), since)
         found = await reads.list_instances(
             self._opened(),
             self.org,
@@ -85,7 +123,7 @@ class Reading(Base):
             after=None if after is None else take_id(after),
             limit=limit + 1,
         )
-        return page_of(found, limit, since)
+        return page_of([one for one in found if fits(one, wanted)], limit, since)
 
     async def flows(self, name: str | None = None) -> Sequence[FlowVersion]:
         """The newest version of every flow that may be started here, by name; of one flow, all versions."""
@@ -125,7 +163,8 @@ class Reading(Base):
             async with asyncio.timeout(timeout):
                 return await self.wait(instance_id)
         id = take_id(instance_id)
-        if id in self.committer.snapshots.local:
+        started = self.committer.snapshots.local.get(id)
+        if started is not None and started.org == self.org:
             outcome = await self._end_of(id)
             if outcome.instance is not None:
                 return current(outcome.started, outcome.instance, outcome.now)
@@ -135,6 +174,61 @@ class Reading(Base):
                 async with asyncio.timeout(pause):
                     await self._end_of(id)
             pause = min(pause * 1.5, 1.0)
+        return found
+
+    async def settle(self, instance_id: Id, timeout: float | None = None) -> Instance:
+        """The instance once it rests: on a person, an event or a moment, suspended, or over; as it is when time is up.
+
+        While its steps run in this process nothing is read: their commits are heard of. Otherwise it is looked at now
+        and then, with growing pauses.
+        """
+        id = take_id(instance_id)
+        with self.committer.snapshots.watch(id) as news:
+            return (await self._settled(id, news, timeout)).view
+
+    async def standing(self, instance_id: Id, timeout: float | None = None) -> Standing:
+        """As `settle`, with the step where it rests or ended."""
+        id = take_id(instance_id)
+        with self.committer.snapshots.watch(id) as news:
+            return await self._standing(id, news, timeout)
+
+    async def _standing(
+        self, id: bytes, news: News, timeout: float | None, view: Instance | None = None
+    ) -> Standing:  # fmt: skip
+        """With a view of the instance, a change that this process made itself is told without reading it again."""
+        found = await self._settled(id, news, timeout, view)
+        program = await self.catalog.program(self._opened(), found.definition)
+        step = step_of(found, program, None if news.latest is None else news.latest.last_step)
+        if step is None:
+            past = await read_past(self._opened(), self.org, id, MOST_HISTORY)
+            step = None if past is None else last_step(past[1], program)
+        return standing_of(found, step)
+
+    async def _settled(
+        self, id: bytes, news: News, timeout: float | None, view: Instance | None = None
+    ) -> Whereabouts:  # fmt: skip
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        snapshots, pause = self.committer.snapshots, FIRST_PAUSE
+        while True:
+            news.clear()
+            found = None if view is None else heard(view, news.latest)
+            if found is not None and is_resting(found):
+                return found
+            left = pause if deadline is None else min(pause, deadline - loop.time())
+            if left <= 0 or not snapshots.is_working(id, self.org):
+                found = await self._whereabouts(id)
+                if left <= 0 or is_resting(found):
+                    return found
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await news.wait()
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    async def _whereabouts(self, id: bytes) -> Whereabouts:
+        found = await read_whereabouts(self._opened(), self.org, id)
+        if found is None:
+            raise unknown_instance(shown_id(id))
         return found
 
     async def _end_of(self, id: bytes) -> Outcome:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from holdfast.compiler.graph import Graph
+from holdfast.core.moments import to_datetime
 from holdfast.core.signals import Actor, Started
 from holdfast.core.state import EMPTY
 from holdfast.core.state import Instance as Snapshot
@@ -19,15 +19,17 @@ from holdfast.errors import Refused
 from holdfast.runtime.edge import check_key, check_text, take_payload
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.items import Item
-from holdfast.runtime.publishing import Published, publish
+from holdfast.runtime.publishing import Publishable, Published, publish
 from holdfast.runtime.starter import Start, new_id
+from holdfast.runtime.steps.standing import Standing
+from holdfast.runtime.steps.starting import attributes_of, check_start
 from holdfast.runtime.views import current, pending
 from holdfast.store.commit import NewInstance
 from holdfast.store.reads import Instance
 
 
 class Starting(Reading):
-    async def publish(self, definition: FlowDefinition | Graph | dict[str, Any], *, by: str | None = None) -> Published:
+    async def publish(self, definition: Publishable, *, by: str | None = None) -> Published:
         """Compile, check and freeze a definition. The same version with the same content is left as it is."""
         session = self._opened()
         check_text(by, "actor")
@@ -48,9 +50,52 @@ class Starting(Reading):
         business_key: str | None = None,
         attributes: dict[str, Any] | None = None,
         by: str | None = None,
+        capabilities: Collection[str] | None = None,
+        partition_id: str | None = None,
+        correlation_id: str | None = None,
         conn: Any = None,
     ) -> Instance:
-        """Start an instance. The same key gives the same instance; `conn` starts it in the caller's own transaction."""
+        """Start an instance. The same key gives the same instance; `conn` starts it in the caller's own transaction.
+
+        With `capabilities`, those that the workflow asks for must be among them; None: the caller has checked.
+        """
+        told = attributes_of(attributes, partition_id, correlation_id)
+        start = await self._prepared(flow, input, key, version, business_key, told, by, capabilities)
+        if conn is not None:
+            return await self._borrowed.start(conn, start.definition, start.input, key, business_key, by)
+        return await self._store(start, partition_id, correlation_id)
+
+    async def start_and_settle(
+        self,
+        flow: str,
+        input: Any = None,
+        *,
+        timeout: float,
+        key: str | None = None,
+        by: str | None = None,
+        capabilities: Collection[str] | None = None,
+        partition_id: str | None = None,
+        correlation_id: str | None = None,
+    ) -> Standing:
+        """As `start`; answered once the workflow rests, or when the seconds of `timeout` are over."""
+        told = attributes_of(None, partition_id, correlation_id)
+        start = await self._prepared(flow, input, key, None, None, told, by, capabilities)
+        with self.committer.snapshots.watch(start.id) as news:
+            view = await self._store(start, partition_id, correlation_id)
+            return await self._standing(start.id, news, timeout, view)
+
+    async def _prepared(
+        self,
+        flow: str,
+        input: Any,
+        key: str | None,
+        version: int | None,
+        business_key: str | None,
+        attributes: dict[str, Any] | None,
+        by: str | None,
+        capabilities: Collection[str] | None,
+    ) -> Start:
+        """A start that may be made, with all that is to be stored of it."""
         session = self._opened()
         raw = take_payload({} if input is None else input, "the input", flow)
         check_key(key, "idempotency key")
@@ -62,16 +107,17 @@ class Starting(Reading):
         definition = self.catalog.cached(self.org, flow, version)
         if definition is None:
             definition = await self.catalog.find(session, self.org, flow, version)
-        if conn is not None:
-            return await self._borrowed.start(conn, definition, raw, key, business_key, by)
+        if capabilities is not None or definition.program.is_steps:
+            check_start(definition.program, raw, capabilities)
         extra = None if attributes is None else take_payload(attributes, "the attributes", flow)
-        with self.telemetry.start(flow):
-            start = Start(
-                new_id(self.org, key, business_key), self.org, definition, raw, key, business_key, extra, by,
-                self.telemetry.current_trace(),
-            )  # fmt: skip
-            if self._worker is not None and key is None:
-                return await self._start_here(start)
+        id = new_id(self.org, key, business_key)
+        return Start(id, self.org, definition, raw, key, business_key, extra, by, None)
+
+    async def _store(self, start: Start, partition: str | None, correlation: str | None) -> Instance:
+        with self.telemetry.start(start.definition.name):
+            start.trace = self.telemetry.current_trace()
+            if self._worker is not None and start.key is None:
+                return await self._start_here(start, partition, correlation)
             await self._starter.start(start)
         self._announce()
         return pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
@@ -102,6 +148,9 @@ class Starting(Reading):
             for raw in values:
                 await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = await self.catalog.find(session, self.org, flow, version)
+        if definition.program.is_steps:
+            for raw in values:
+                check_start(definition.program, raw)
         with self.telemetry.start(flow):
             trace = self.telemetry.current_trace()
             starts = (
@@ -112,13 +161,13 @@ class Starting(Reading):
         self._announce()
         return [view if start.fresh else await self.get(UUID(bytes=start.id)) for start, view in stored]
 
-    async def _start_here(self, start: Start) -> Instance:
+    async def _start_here(self, start: Start, partition: str | None, correlation: str | None) -> Instance:
         """A worker runs in this process: the first step opens in the commit that stores the instance."""
         definition = start.definition
         data = start.input if start.input[:1] == b"{" else b"{}"
         fresh = Snapshot(
             start.id, start.org, definition.id, definition.name, definition.version, 0, InstanceStatus.PENDING, EMPTY,
-            data, trace=start.trace,
+            data, trace=start.trace, partition=partition, correlation=correlation,
         )  # fmt: skip
         item = Item(
             start.id,
@@ -133,4 +182,5 @@ class Starting(Reading):
         except BaseException:
             self.committer.snapshots.local.pop(start.id, None)
             raise
-        return current(view, outcome.instance or fresh, outcome.now)
+        stored = msgspec.structs.replace(view, created_at=to_datetime(outcome.now))
+        return current(stored, outcome.instance or fresh, outcome.now)

@@ -26,7 +26,7 @@ declare
     secured text;
 begin
     foreach secured in array array[
-        'definitions', 'instances', 'steps', 'step_receipts', 'outbox_receipts', 'work', 'signals', 'inbox',
+        'definitions', 'instances', 'instance_attributes', 'steps', 'step_receipts', 'outbox_receipts', 'work', 'signals', 'inbox',
         'event_keys', 'key_events', 'key_waits', 'timers', 'dead_letters', 'effects', 'events', 'statistics_deltas',
         'statistics', 'rate_limits', 'tenant_grants'
     ] loop
@@ -61,9 +61,10 @@ grant delete on
     to holdfast_worker;
 
 grant select on
-    holdfast.instances, holdfast.steps, holdfast.events, holdfast.definitions, holdfast.dead_letters,
-    holdfast.effects, holdfast.timers, holdfast.statistics_deltas, holdfast.statistics
+    holdfast.instances, holdfast.instance_attributes, holdfast.steps, holdfast.events, holdfast.definitions,
+    holdfast.dead_letters, holdfast.effects, holdfast.timers, holdfast.statistics_deltas, holdfast.statistics
     to holdfast_tenant;
 
 revoke all on all functions in schema holdfast from public;
 grant execute on all functions in schema holdfast to holdfast_worker;
+grant execute on function holdfast.attribute_value(jsonb) to holdfast_tenant;

@@ -64,14 +64,14 @@ $$;
 -- instances
 
 create trigger instances_identity
-after update of id, bucket, org_id, flow, input, idempotency_key, business_key, entity_type, entity_id,
+after update of id, bucket, org_id, flow, input, idempotency_key, business_key, entity_type, entity_id, attributes,
     parent_id, parent_token, trace, created_by, created_at
 on holdfast.instances for each row when (
     (old.id, old.bucket, old.org_id, old.flow, old.input, old.idempotency_key, old.business_key, old.entity_type,
-        old.entity_id, old.parent_id, old.parent_token, old.trace, old.created_by, old.created_at)
+        old.entity_id, old.attributes, old.parent_id, old.parent_token, old.trace, old.created_by, old.created_at)
     is distinct from
     (new.id, new.bucket, new.org_id, new.flow, new.input, new.idempotency_key, new.business_key, new.entity_type,
-        new.entity_id, new.parent_id, new.parent_token, new.trace, new.created_by, new.created_at)
+        new.entity_id, new.attributes, new.parent_id, new.parent_token, new.trace, new.created_by, new.created_at)
 ) execute function holdfast.refuse_change('What an instance was started with never changes');
 
 create trigger instances_pinned
@@ -110,6 +110,21 @@ after insert on holdfast.instances for each row when (
     or (new.entity_type is null) <> (new.entity_id is null)
     or (new.parent_id is null) <> (new.parent_token is null)
 ) execute function holdfast.refuse_insert('An instance needs names and keys of legal length, and a bucket that fits its id');
+
+create function holdfast.note_attributes() returns trigger
+language plpgsql as $$
+begin
+    insert into holdfast.instance_attributes (org_id, name, value, instance_id, bucket)
+    select new.org_id, a.key, holdfast.attribute_value(a.value), new.id, new.bucket
+    from jsonb_each(new.attributes) a
+    where octet_length(a.key) between 1 and 200 and holdfast.attribute_value(a.value) is not null;
+    return null;
+end
+$$;
+
+create trigger instances_attributes
+after insert on holdfast.instances for each row when (jsonb_typeof(new.attributes) = 'object')
+execute function holdfast.note_attributes();
 
 -- steps
 
@@ -196,5 +211,5 @@ execute function holdfast.refuse_change('A published definition is never deleted
 
 revoke all on function
     holdfast.refuse_change, holdfast.refuse_move, holdfast.refuse_insert, holdfast.check_instance_move,
-    holdfast.check_step_move
+    holdfast.check_step_move, holdfast.note_attributes
     from public;

@@ -232,6 +232,11 @@ begin
     ] loop
         execute format('delete from holdfast.%I t where t.instance_id = any($1)', related) using doomed;
     end loop;
+    delete from holdfast.instance_attributes a  -- found by what the instances themselves say, so it needs no second index
+    using holdfast.instances i
+    cross join lateral jsonb_each(case jsonb_typeof(i.attributes) when 'object' then i.attributes end) e
+    where i.id = any(doomed) and a.org_id = i.org_id and a.name = e.key and a.value = holdfast.attribute_value(e.value)
+        and a.instance_id = i.id and a.bucket = i.bucket;
     delete from holdfast.instances i where i.id = any(doomed);
     perform set_config('holdfast.maintenance', '', true);
 end

@@ -1,0 +1,176 @@
+"""What people do with workflows, and what they see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from holdfast.core.program import Program
+from holdfast.errors import Busy, HoldfastError, InputInvalid
+from holdfast.runtime.edge import Id, check_text, take_id, take_payload
+from holdfast.runtime.engine.signalling import Signalling
+from holdfast.runtime.starter import new_id
+from holdfast.runtime.steps.advancing import TRIES, Advance, is_overtaken, item_of, repeat_of, reworded
+from holdfast.runtime.steps.descriptor import MOST_HISTORY, Descriptor, describe
+from holdfast.runtime.steps.people import Person, may_see, take_person, task_of
+from holdfast.runtime.steps.standing import Standing
+from holdfast.runtime.steps.statuses import kernel_statuses
+from holdfast.runtime.steps.summaries import Summaries, summary_of
+from holdfast.runtime.views import current, shown_id, take_wanted, unknown_instance
+from holdfast.store.reads import Instance
+from holdfast.store.tasks import read_tasks
+from holdfast.store.trail import check_page
+from holdfast.store.whereabouts import Whereabouts, read_past
+from holdfast.store.windows import Wanted, list_window
+
+
+class Stepping(Signalling):
+    async def advance(
+        self,
+        instance_id: Id,
+        event: str,
+        input: dict[str, Any] | None = None,
+        *,
+        by: str,
+        capabilities: Collection[str] | None = None,
+        roles: Collection[str] | None = None,
+        id: Id | None = None,
+        if_version: int | None = None,
+        comment: str | None = None,
+    ) -> Instance:
+        """A person's answer where a workflow rests; answered when it is committed.
+
+        `input` must fit the form of the step and merges into the state. The same `id` again has no second effect.
+        Capabilities or roles that are None are not asked for. With `if_version` the answer is for that version only;
+        without it, an instance that changed meanwhile is read again and the answer is given where it stands then.
+        """
+        advance = Advance(
+            take_id(instance_id),
+            new_id(self.org, None, None) if id is None else take_id(id),
+            event,
+            _take_input(input, event),
+            take_person(by, capabilities, roles),
+            comment,
+            if_version,
+        )
+        check_text(event or "", "event")
+        check_text(comment, "comment")
+        return await self._advance(advance, is_repeatable=id is not None)
+
+    async def advance_and_settle(
+        self, instance_id: Id, event: str, input: dict[str, Any] | None = None, *, timeout: float, **wishes: Any
+    ) -> Standing:
+        """As `advance`; answered once the workflow rests again, or when the seconds of `timeout` are over."""
+        instance = take_id(instance_id)
+        with self.committer.snapshots.watch(instance) as news:
+            view = await self.advance(instance_id, event, input, **wishes)
+            return await self._standing(instance, news, timeout, view)
+
+    async def _advance(self, advance: Advance, *, is_repeatable: bool) -> Instance:
+        session = self._opened()
+        for _ in range(TRIES):
+            found = await self._whereabouts(advance.instance)
+            try:
+                item = item_of(advance, found, await self.catalog.program(session, found.definition))
+            except HoldfastError:
+                if is_repeatable and await self._was_applied(advance):
+                    return await self.get(found.view.id)
+                raise
+            try:
+                outcome = await self.committer.apply(item)
+            except HoldfastError as refusal:
+                if is_overtaken(refusal):
+                    continue
+                raise reworded(refusal, advance) from None
+            if self._worker is None:  # one in this process knows of its own commits
+                self._notifier.hint()
+            if outcome.instance is None:
+                return await self.get(found.view.id)
+            return current(found.view, outcome.instance, outcome.now)
+        raise Busy("The workflow changes faster than it can be read; try again.", code="INSTANCE_BUSY")
+
+    async def descriptor(
+        self,
+        instance_id: Id,
+        *,
+        by: str,
+        capabilities: Collection[str] | None = None,
+        roles: Collection[str] | None = None,
+    ) -> Descriptor:
+        """A workflow as one person sees it; for those who may not see it there is none."""
+        session, id, person = self._opened(), take_id(instance_id), take_person(by, capabilities, roles)
+        read = await read_past(session, self.org, id, MOST_HISTORY)
+        if read is None:
+            raise unknown_instance(instance_id)
+        found, steps = read
+        program = await self.catalog.program(session, found.definition)
+        asked = [task for token in found.state.tokens.values() if (task := task_of(token)) is not None]
+        tasks = await read_tasks(session, self.org, asked)
+        if not may_see(program, found.state, person, found.view.created_by, tasks):
+            raise unknown_instance(instance_id)
+        return describe(found, steps, tasks, program, person)
+
+    async def describe_list(
+        self,
+        *,
+        workflow_id: str | None = None,
+        status: str | None = None,
+        subject_id: str | None = None,
+        business_key: str | None = None,
+        attributes: dict[str, Any] | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        by: str | None = None,
+        capabilities: Collection[str] | None = None,
+        roles: Collection[str] | None = None,
+    ) -> Summaries:
+        """Workflows, newest first; those that `by` may not see are left out. `after` is the `next` of the page before.
+
+        A page may hold less than `limit` although there are more: only `next` tells.
+        """
+        wanted = take_wanted(
+            Wanted((), workflow_id, subject_id, business_key, attributes or {}),
+            () if status is None else kernel_statuses(status),
+        )
+        session, last = self._opened(), None if after is None else take_id(after)
+        found, next = await list_window(session, self.org, wanted, last, check_page(limit, "workflows"))
+        programs = {one.definition: await self.catalog.program(session, one.definition) for one in found}
+        if by is not None:
+            found = await self._visible(found, programs, take_person(by, capabilities, roles))
+        items = [summary_of(one, programs[one.definition]) for one in found]
+        return Summaries(items, None if next is None else shown_id(next))
+
+    async def _visible(
+        self, found: Sequence[Whereabouts], programs: dict[bytes, Program], person: Person
+    ) -> list[Whereabouts]:
+        asked = [task for one in found for token in one.state.tokens.values() if (task := task_of(token)) is not None]
+        tasks = await read_tasks(self._opened(), self.org, asked)
+        return [
+            one
+            for one in found
+            if may_see(
+                programs[one.definition],
+                one.state,
+                person,
+                one.view.created_by,
+                [task for task in tasks if task.instance_id == one.view.id],
+            )
+        ]
+
+    async def _was_applied(self, advance: Advance) -> bool:
+        """Whether it is a repeat of a request that was answered, when the instance does not stand there any more."""
+        try:
+            await self.committer.apply(repeat_of(advance))
+        except HoldfastError as refusal:
+            if refusal.code == "SIGNAL_ID_REUSED":
+                raise reworded(refusal, advance) from None
+            return False
+        return True
+
+
+def _take_input(input: Any, event: str) -> bytes | None:
+    if input is None:
+        return None
+    if not isinstance(input, dict):
+        raise InputInvalid("The input must be an object.", code="FORM_INVALID", hint="Give names and values.")
+    return take_payload(input, "the input", f"{event!r}")

@@ -1,0 +1,46 @@
+"""How a call of an operation can fail: for good, or only this time. Handlers raise these; the step records the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import DefinitionError
+from holdfast.runtime.handlers import DoNotRetry
+
+
+class CallRefused(DoNotRetry):
+    """Another call would end the same way."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class CallFailed(Exception):
+    """Another call may work; `retry_after` is what the service asked for, in seconds."""
+
+    def __init__(self, code: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class DocumentError(DefinitionError):
+    """The OpenAPI document cannot be used."""
+
+    code = "OPENAPI_INVALID"
+
+
+def unfit(message: str) -> CallRefused:
+    """What the step brought cannot be sent; nothing was."""
+    return CallRefused("OPERATION_INPUT_INVALID", message)
+
+
+def unsupported(message: str) -> CallRefused:
+    return CallRefused("OPERATION_UNSUPPORTED", message)
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """A name or value from outside, safe inside a message."""
+    text = ascii(value)
+    return text if len(text) <= most else text[: most - 1] + "…"

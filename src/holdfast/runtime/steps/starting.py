@@ -1,0 +1,83 @@
+"""What must hold before a workflow starts: who may start it, and what it must be given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.core.program import Program
+from holdfast.errors import Forbidden, InputInvalid, Refused
+from holdfast.runtime.edge import check_key
+from holdfast.runtime.schemas import Misfit, check_of, told
+
+MOST_NAME: Final = 200  # bytes
+PARTITION: Final = "partition_id"
+CORRELATION: Final = "correlation_id"
+
+
+def check_start(program: Program, raw: bytes, capabilities: Collection[str] | None = None) -> None:
+    """Capabilities that are None are not asked for: the caller vouches for whoever starts it."""
+    _require_capabilities(program, capabilities)
+    if program.is_steps:
+        _check_input(program, raw)
+
+
+def _require_capabilities(program: Program, capabilities: Collection[str] | None) -> None:
+    if capabilities is None:
+        return
+    given = {capabilities} if isinstance(capabilities, str) else set(capabilities)
+    lacking = sorted(set(program.policy.capabilities) - given)
+    if lacking:
+        raise Forbidden(
+            f"Starting {program.name!r} needs {', '.join(map(repr, lacking))}.",
+            code="CAPABILITY_MISSING",
+            hint="Act as somebody who has it, or grant it.",
+            missing=lacking,
+        )
+
+
+def _check_input(program: Program, raw: bytes) -> None:
+    schema = program.places[program.entry].node.metadata.get("input_schema")
+    if schema is not None:
+        misfits = check_of(schema)(msgspec.json.decode(raw))
+    else:
+        misfits = [] if raw[:1] == b"{" else [Misfit("$", "it must be an object")]
+    if misfits:
+        raise InputInvalid(
+            f"The input does not fit {program.name!r}: {told(misfits)}",
+            code="INPUT_INVALID",
+            hint="Read the workflow for the schema of its input.",
+            misfits=tuple(misfits),
+        )
+
+
+def _is_named(attributes: Any) -> bool:
+    if not isinstance(attributes, dict):
+        return False
+    names: list[Any] = list(cast(dict[Any, Any], attributes))
+    return all(isinstance(name, str) and 1 <= len(name.encode(errors="replace")) <= MOST_NAME for name in names)
+
+
+def attributes_of(
+    attributes: dict[str, Any] | None, partition_id: str | None, correlation_id: str | None
+) -> dict[str, Any] | None:
+    """What an instance is found by, with the facts of the request that started it."""
+    if attributes is not None and not _is_named(attributes):
+        raise Refused(
+            "The attributes must be an object with names of 1 to 200 bytes.",
+            code="ATTRIBUTE_INVALID",
+            hint="Give names and values.",
+        )
+    request = {PARTITION: partition_id, CORRELATION: correlation_id}
+    for name, value in request.items():
+        check_key(value, name)
+        if attributes is not None and name in attributes:
+            raise Refused(
+                f"The attribute {name!r} is told by the request.",
+                code="ATTRIBUTE_RESERVED",
+                hint=f"Leave it out, or pass it as `{name}=`.",
+            )
+    told_by_request = {name: value for name, value in request.items() if value is not None}
+    return attributes if not told_by_request else {**(attributes or {}), **told_by_request}

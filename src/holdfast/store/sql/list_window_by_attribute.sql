@@ -1,0 +1,30 @@
+-- The last instances with an attribute, newest first; of those that fit, a page with all there is to know.
+with seen as materialized (
+    select n.id, n.bucket, n.fits
+    from (
+        select a.instance_id, a.bucket from holdfast.instance_attributes a
+        where a.org_id = $2::text and a.name = $10::text and a.value = holdfast.attribute_value($11::jsonb)
+            and a.instance_id < case when $3::uuid is null then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else $3::uuid end
+        order by a.instance_id desc limit $8::bigint
+    ) a
+    cross join lateral (
+        select i.id, i.bucket,
+            (cardinality($1::text[]) = 0 or i.status = any($1::text[])) and ($4::text is null or i.flow = $4::text)
+                and ($5::text is null or i.created_by = $5::text) and ($6::text is null or i.business_key = $6::text)
+                and ($7::jsonb is null or i.attributes @> $7::jsonb) as fits
+        from holdfast.instances i where i.id = a.instance_id and i.bucket = a.bucket
+        limit 1
+    ) n
+), counted as (
+    select s.id, s.bucket, s.fits, count(*) filter (where s.fits) over (order by s.id desc) as nth from seen s
+)
+select c.id, t.id, t.org_id, t.flow, t.flow_version, t.status, t.reason, t.version, t.data, t.input, t.idempotency_key,
+    t.business_key, t.parent_id, t.waiting_kind, t.waiting_until, t.last_error, t.created_by, t.created_at, t.updated_at,
+    t.completed_at, t.attributes, t.definition_id, t.state
+from counted c
+left join lateral (
+    select i.* from holdfast.instances i
+    where i.id = c.id and i.bucket = c.bucket and c.fits and c.nth <= $9::bigint
+    limit 1
+) t on true
+order by c.id desc
