@@ -1,0 +1,87 @@
+"""The application: assembled here, thought out elsewhere.
+
+A request walks: CORS (if any) → its name and trace → its size → the gate of its route (who, how often, which form) →
+the route → the engine. Whatever refuses it on the way becomes one problem document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Final
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+
+from holdfast.errors import Unauthenticated
+from holdfast.runtime.engine import Engine
+from holdfast.server import routes
+from holdfast.server.identity import Authenticator, Identity
+from holdfast.server.limits import RateLimiter
+from holdfast.server.middleware.request_context import RequestContext
+from holdfast.server.middleware.size_limits import SizeLimits
+from holdfast.server.openapi import describe
+from holdfast.server.problems import tell_problems
+from holdfast.server.routes.health import ReadinessCheck
+from holdfast.server.settings import ServerSettings
+from holdfast.server.sse import Streams
+from holdfast.version import __version__
+
+_EXPOSED: Final = ["ETag", "Location", "Preference-Applied", "Retry-After", "X-Request-Id"]
+
+
+def create_app(
+    engine: Engine, settings: ServerSettings | None = None, *, authenticate: Authenticator | None = None
+) -> FastAPI:
+    """The HTTP API over an engine that somebody else opens: see `Engine.lifespan`."""
+    chosen = settings or ServerSettings()
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        summary="Durable workflows over HTTP",
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=_middleware(chosen),
+    )
+    app.state.engine = engine
+    app.state.settings = chosen
+    app.state.authenticator = authenticate or _know_nobody
+    app.state.rate_limiter = RateLimiter(chosen.rate, chosen.burst)
+    app.state.streams = Streams(chosen)
+    app.state.readiness = ReadinessCheck(engine)
+    for router in _routers():
+        app.include_router(router)
+    tell_problems(app)
+    describe(app)
+    return app
+
+
+async def _know_nobody(_: Request) -> Identity:
+    raise Unauthenticated(
+        "This server knows nobody.", hint="Give `create_app` an authenticator: tokens, API keys, or both."
+    )
+
+
+def _routers() -> Iterator[APIRouter]:
+    """Every module of `routes` offers one."""
+    for module in iter_modules(routes.__path__):
+        yield import_module(f"{routes.__name__}.{module.name}").router
+
+
+def _middleware(settings: ServerSettings) -> list[Middleware]:
+    """The outermost first."""
+    inner = [Middleware(RequestContext), Middleware(SizeLimits, settings=settings)]
+    if not settings.cors_origins:
+        return inner
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(settings.cors_origins),
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=_EXPOSED,
+    )
+    return [cors, *inner]

@@ -1,0 +1,62 @@
+"""Names that may become part of an identity: they end in rows, keys and the audit trail, so each has its form.
+
+Names that begin with an underscore are the engine's own organisations, and `system` is the actor of what the engine
+does by itself: nobody can come in under either.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from holdfast.errors import Refused
+
+MOST_TENANT_BYTES: Final = 200
+MOST_SUBJECT_BYTES: Final = 500
+MOST_WORD_BYTES: Final = 200
+MOST_WORDS: Final = 1000
+SYSTEM: Final = "system"
+_UNFIT: Final = re.compile("[\0-\x1f\x7f\ud800-\udfff]")
+
+
+def is_tenant(value: Any) -> bool:
+    return _is_word(value, MOST_TENANT_BYTES) and not value.startswith("_")
+
+
+def is_subject(value: Any) -> bool:
+    return _is_word(value, MOST_SUBJECT_BYTES) and value != SYSTEM
+
+
+def is_partition(value: Any) -> bool:
+    return value == "" or _is_word(value, MOST_TENANT_BYTES)
+
+
+def are_words(values: Any) -> bool:
+    """Roles, capabilities, scopes."""
+    return (
+        isinstance(values, (list, tuple, set, frozenset))
+        and len(values) <= MOST_WORDS  # type: ignore[arg-type]
+        and all(_is_word(value, MOST_WORD_BYTES) for value in values)  # type: ignore[union-attr]
+    )
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """`a, b c` as three words: lists in headers, options and the `scope` of a token."""
+    return tuple(text.replace(",", " ").split())
+
+
+def check_name(fits: bool, what: str, rule: str) -> None:
+    if not fits:
+        raise Refused(
+            f"The {what} {rule}.", code="NAME_INVALID", hint="See docs/authentication.md for what names may be."
+        )
+
+
+def _is_word(value: Any, most: int) -> bool:
+    return (
+        isinstance(value, str)
+        and bool(value)
+        and value == value.strip()
+        and _UNFIT.search(value) is None
+        and len(value.encode()) <= most
+    )

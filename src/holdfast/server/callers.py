@@ -1,0 +1,71 @@
+"""What a caller may do with workflows, in the plain words that the engine compares.
+
+A grant may hold wildcards, and the engine does not read them: they are looked up in the words that the definition at
+hand names. Whoever has none is spared the look.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from holdfast.errors import Forbidden, NotFound
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.steps.descriptor import Descriptor
+from holdfast.runtime.steps.summaries import Summary
+from holdfast.server.auth.capabilities import ANY, granted, has_all
+from holdfast.server.identity import Identity
+from holdfast.server.scopes import Scope
+from holdfast.server.sight import Sight
+
+
+def has_wildcards(identity: Identity) -> bool:
+    return any(ANY in grant for grant in identity.capabilities)
+
+
+async def starting_words(engine: Engine, identity: Identity, workflow_id: str) -> tuple[str, ...]:
+    """The engine compares plain words: wildcards are looked up in the version that a start takes."""
+    if not has_wildcards(identity):
+        return tuple(identity.capabilities)
+    newest = await engine.flow(workflow_id)
+    return granted(identity, newest.graph.policy.capabilities)
+
+
+async def acting_words(sight: Sight, instance_id: UUID) -> tuple[str, ...]:
+    if not has_wildcards(sight.identity):
+        return tuple(sight.identity.capabilities)
+    return await sight.acting_on(await sight.engine.get(instance_id))
+
+
+async def descriptor_for(sight: Sight, instance_id: UUID) -> Descriptor:
+    return await sight.engine.descriptor(
+        instance_id,
+        by=sight.identity.subject,
+        roles=sight.identity.roles,
+        capabilities=await acting_words(sight, instance_id),
+    )
+
+
+async def may_be_seen(sight: Sight, one: Summary) -> bool:
+    """For grants with wildcards, which the engine does not read."""
+    try:
+        await descriptor_for(sight, UUID(one.id))
+    except NotFound:
+        return False
+    return True
+
+
+async def check_may_cancel(sight: Sight, instance_id: UUID) -> None:
+    """Whoever started it, whoever could have started it, and operators; for whoever may not see it there is none."""
+    if Scope.OPERATE in sight.scopes:
+        await sight.engine.get(instance_id)
+        return
+    found = await descriptor_for(sight, instance_id)
+    if found.subject_id == sight.identity.subject:
+        return
+    flow = await sight.engine.flow(found.workflow.id, found.workflow.version)
+    if not has_all(sight.identity.capabilities, flow.graph.policy.capabilities):
+        raise Forbidden(
+            "Only who started a workflow, or could have started it, may cancel it.",
+            code="CAPABILITY_MISSING",
+            hint="Ask one of them, or somebody who operates the server.",
+        )

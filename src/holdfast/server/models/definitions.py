@@ -1,0 +1,71 @@
+"""Published flows, and what is wrong with one that cannot be published."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from holdfast.server.models.base import Model, Moment
+
+
+class PublishedView(Model):
+    """A version as it was published. `new` is false when the very same one was there already."""
+
+    name: str
+    version: int
+    hash: str
+    new: bool
+
+
+class Publication(Model):
+    """What was published; after a dry run, what would be, with what deserves a look."""
+
+    dry_run: bool
+    published: list[PublishedView]
+    warnings: list[Finding]
+
+
+class Finding(Model):
+    """One thing that is wrong or deserves a look, and where. What came as JSON has a `place`, YAML also a line."""
+
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+    hint: str
+    file: str | None = None
+    line: int | None = Field(default=None, ge=1)
+    column: int | None = Field(default=None, ge=1)
+    place: str | None = None
+
+
+class DefinitionVersion(Model):
+    """One published version of a flow. `shared`: it belongs to the installation, every tenant may start it."""
+
+    name: str
+    version: int
+    kind: str
+    status: Literal["draft", "published", "archived"]
+    hash: str
+    compiler_version: str
+    created_by: str | None
+    published_at: Moment
+    shared: bool
+
+
+class DefinitionDocument(DefinitionVersion):
+    """A version with what it was published from."""
+
+    source: Any
+
+
+class DefinitionGraph(Model):
+    """The graph that runs: nodes and edges as plain data, in the format of docs/graph.md."""
+
+    name: str
+    version: int
+    hash: str
+    graph: dict[str, Any]
+
+
+Publication.model_rebuild()

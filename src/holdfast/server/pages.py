@@ -1,0 +1,67 @@
+"""Cursors: where the next page of a list begins, as a text that means something only to the list it came from.
+
+A cursor carries the end of the last page and a short digest of the tenant, the list and its filters. It is no secret
+and grants nothing, because every read names the tenant anyway; the digest only makes sure that a cursor of another
+tenant, of another list or of other filters is refused instead of answering something nobody asked for.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import Query
+
+from holdfast.errors import Refused
+
+MOST_ITEMS: Final = 200
+USUAL_ITEMS: Final = 50
+MOST_CURSOR: Final = 500
+DIGEST: Final = 8
+
+Cursor = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MOST_CURSOR,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="The `next` of the page before; leave it out for the first page.",
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="How many items a page holds at most.")]
+
+
+class Listing:
+    """One list of one tenant with its filters: makes its cursors and reads them."""
+
+    def __init__(self, tenant: str, list: str, /, **filters: object) -> None:
+        asked = msgspec.json.encode([tenant, list, sorted((k, str(v)) for k, v in filters.items() if v is not None)])
+        self._digest = sha256(asked).digest()[:DIGEST]
+
+    def cursor(self, position: str | None) -> str | None:
+        if position is None:
+            return None
+        return urlsafe_b64encode(self._digest + position.encode()).rstrip(b"=").decode()
+
+    def position(self, cursor: str | None) -> str | None:
+        if cursor is None:
+            return None
+        try:
+            raw = urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4))
+            position = raw[DIGEST:].decode()
+        except (binascii.Error, ValueError):
+            raise _invalid() from None
+        if raw[:DIGEST] != self._digest or not position:
+            raise _invalid()
+        return position
+
+
+def _invalid() -> Refused:
+    return Refused(
+        "The cursor does not belong to this list.",
+        code="CURSOR_INVALID",
+        hint="Take `next` of the page before, with the same filters; leave it out to begin anew.",
+    )

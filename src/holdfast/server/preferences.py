@@ -1,0 +1,56 @@
+"""How long a caller wants to wait: `Prefer: respond-async`, `Prefer: wait=5` (RFC 7240) or `?wait=5`.
+
+Waiting never changes what happens, only when the answer comes: the steps of an instance run whether or not somebody
+waits for them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import Depends, Header, Query, Request
+
+from holdfast.server.settings import ServerSettings
+
+LONGEST: Final = 60
+_WAIT: Final = re.compile(r"wait\s*=\s*\"?(\d{1,4})\"?")
+
+_Wait = Annotated[
+    int | None,
+    Query(
+        alias="wait",
+        ge=0,
+        le=LONGEST,
+        description="Seconds to wait for automatic steps, at most what the server allows; 0 answers at once with 202.",
+    ),
+]
+_Prefer = Annotated[
+    str | None,
+    Header(alias="Prefer", description="`respond-async`, or `wait=SECONDS`.", examples=["respond-async"]),
+]
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """Seconds to wait for an instance to come to rest, and what of the caller's preferences that honours."""
+
+    seconds: float
+    applied: str | None = None
+
+
+async def _patience(request: Request, wait: _Wait = None, prefer: _Prefer = None) -> Patience:
+    settings: ServerSettings = request.app.state.settings
+    most = settings.request_patience
+    if wait is not None:
+        return Patience(min(most, wait))
+    wishes = [wish.strip().lower() for wish in (prefer or "").split(",")]
+    if "respond-async" in wishes:
+        return Patience(0.0, "respond-async")
+    waits = [int(found[1]) for wish in wishes if (found := _WAIT.fullmatch(wish))]
+    if waits and waits[0] <= most:
+        return Patience(float(waits[0]), f"wait={waits[0]}")
+    return Patience(most)
+
+
+CallersPatience = Annotated[Patience, Depends(_patience)]

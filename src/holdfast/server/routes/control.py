@@ -1,0 +1,184 @@
+"""What stops an instance, holds it, or sets it in motion again.
+
+Each of these asks for a state: with an Idempotency-Key, a repeat that finds the instance in that state answers it as it
+is, instead of complaining that there is nothing left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Final
+from uuid import UUID
+
+from fastapi import Request, Response
+
+from holdfast.errors import Conflict
+from holdfast.runtime.dead_letters import LetterFilter
+from holdfast.server.callers import check_may_cancel
+from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
+from holdfast.server.etags import expected_version
+from holdfast.server.idempotency import IdempotencyKey
+from holdfast.server.models.dead_letters import Resolution
+from holdfast.server.models.instances import InstanceView, RequeueLetters, Rerun, Why
+from holdfast.server.refusals import PreconditionFailed
+from holdfast.server.routes.instances import ETAG, shown
+from holdfast.server.scopes import Scope, needs
+from holdfast.server.sight import CurrentSight, Sight
+from holdfast.store.reads import Instance
+
+router = api_router("instances")
+
+_NO_REASON: Final = Why()
+_ALREADY: Final = frozenset({"INSTANCE_OVER", "INSTANCE_STOPPING", "INSTANCE_ROLLING_BACK", "INSTANCE_SUSPENDED"})
+
+
+@router.post(
+    "/{instance_id}/cancel",
+    operation_id="cancel_instance",
+    response_model=InstanceView,
+    responses={200: ETAG, **VERSIONED},
+    dependencies=[needs(Scope.ACT), IF_MATCH],
+)
+async def cancel_instance(
+    instance_id: UUID,
+    request: Request,
+    response: Response,
+    sight: CurrentSight,
+    key: IdempotencyKey,
+    wish: Why | None = None,
+) -> InstanceView:
+    """Stop an instance: what rests ends now, what is being done is finished, a saga takes back what it did.
+
+    Whoever started it may do so, whoever could have started it, and operators.
+    """
+    await check_may_cancel(sight, instance_id)
+    by, why = sight.identity.subject, (wish or _NO_REASON).reason
+    expected = await _expected(sight, instance_id, request)
+    with if_version_matches(expected):
+        doing = sight.engine.cancel(instance_id, by=by, reason=why, if_version=expected)
+        return shown(sight, await _reached(sight, instance_id, doing, key, "cancelled", "rolling_back"), response)
+
+
+@router.post(
+    "/{instance_id}/abort",
+    operation_id="abort_instance",
+    response_model=InstanceView,
+    responses={200: ETAG, **VERSIONED},
+    dependencies=[needs(Scope.OPERATE), IF_MATCH],
+)
+async def abort_instance(
+    instance_id: UUID,
+    request: Request,
+    response: Response,
+    sight: CurrentSight,
+    key: IdempotencyKey,
+    wish: Why | None = None,
+) -> InstanceView:
+    """End an instance at once; late results are refused and nothing is taken back."""
+    by, why = sight.identity.subject, (wish or _NO_REASON).reason
+    expected = await _expected(sight, instance_id, request)
+    with if_version_matches(expected):
+        doing = sight.engine.abort(instance_id, by=by, reason=why, if_version=expected)
+        return shown(sight, await _reached(sight, instance_id, doing, key, "aborted"), response)
+
+
+@router.post(
+    "/{instance_id}/pause",
+    operation_id="pause_instance",
+    response_model=InstanceView,
+    responses={200: ETAG, **VERSIONED},
+    dependencies=[needs(Scope.OPERATE), IF_MATCH],
+)
+async def pause_instance(
+    instance_id: UUID,
+    request: Request,
+    response: Response,
+    sight: CurrentSight,
+    key: IdempotencyKey,
+    wish: Why | None = None,
+) -> InstanceView:
+    """Hold an instance: what is being done is finished and recorded, nothing new begins until it is resumed."""
+    await _require_version(sight, instance_id, request)
+    doing = sight.engine.suspend(instance_id, by=sight.identity.subject, reason=(wish or _NO_REASON).reason)
+    return shown(sight, await _reached(sight, instance_id, doing, key, "suspended"), response)
+
+
+@router.post(
+    "/{instance_id}/resume",
+    operation_id="resume_instance",
+    response_model=InstanceView,
+    responses={200: ETAG, **VERSIONED},
+    dependencies=[needs(Scope.OPERATE), IF_MATCH],
+)
+async def resume_instance(
+    instance_id: UUID, request: Request, response: Response, sight: CurrentSight, key: IdempotencyKey
+) -> InstanceView:
+    """Let an instance go on: one that was paused, or one that an error or the chain limit suspended."""
+    await _require_version(sight, instance_id, request)
+    doing = sight.engine.resume(instance_id, by=sight.identity.subject)
+    return shown(sight, await _reached(sight, instance_id, doing, key, "running", "completed"), response)
+
+
+@router.post(
+    "/{instance_id}/rerun",
+    operation_id="rerun_instance",
+    response_model=InstanceView,
+    responses={200: ETAG, **VERSIONED},
+    dependencies=[needs(Scope.OPERATE), IF_MATCH],
+)
+async def rerun_instance(
+    instance_id: UUID, wish: Rerun, request: Request, response: Response, sight: CurrentSight
+) -> InstanceView:
+    """Run an instance again from a step it has been at. One that is over stays so: the answer is a new instance."""
+    await _require_version(sight, instance_id, request)
+    running = await sight.engine.rerun(
+        instance_id,
+        from_step=wish.from_step,
+        input=wish.input,
+        token=wish.token,
+        by=sight.identity.subject,
+        reason=wish.reason,
+    )
+    return shown(sight, running, response)
+
+
+@router.post(
+    "/{instance_id}/requeue",
+    operation_id="requeue_instance",
+    responses=CHANGES,
+    dependencies=[needs(Scope.OPERATE)],
+)
+async def requeue_instance(instance_id: UUID, sight: CurrentSight, wish: RequeueLetters | None = None) -> Resolution:
+    """Put back what all open dead letters of an instance are about; repeated, it finds none."""
+    await sight.instance(instance_id)
+    asked = wish or RequeueLetters()
+    done = await sight.engine.replay_dead_letters(
+        filter=LetterFilter(instance_id), by=sight.identity.subject, reason=asked.reason, dry_run=asked.dry_run
+    )
+    return Resolution.of(done)
+
+
+async def _reached(
+    sight: Sight, id: UUID, doing: Coroutine[Any, Any, Instance], key: str | None, *wished: str
+) -> Instance:
+    try:
+        return await doing
+    except Conflict as refusal:
+        if key is None or refusal.code not in {*_ALREADY, "INSTANCE_NOT_SUSPENDED"}:
+            raise
+        found = await sight.instance(id)
+        if found.status not in wished:
+            raise
+        return found
+
+
+async def _expected(sight: Sight, id: UUID, request: Request) -> int | None:
+    """The version that If-Match asks for, once it is known that the caller may see the instance at all."""
+    return expected_version(request, (await sight.instance(id)).version)
+
+
+async def _require_version(sight: Sight, id: UUID, request: Request) -> None:
+    """For what the kernel does whatever the version is: refused when it differs from what the caller last saw."""
+    found = await sight.instance(id)
+    if expected_version(request, found.version) not in (None, found.version):
+        raise PreconditionFailed(hint="Read it again, and decide again.", expected=found.version)

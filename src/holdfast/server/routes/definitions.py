@@ -1,0 +1,159 @@
+"""Published flows: publish, list, look at."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Query, Request
+from fastapi.responses import PlainTextResponse
+
+from holdfast.compiler.graph import Graph, dump_graph
+from holdfast.compiler.mermaid import to_mermaid
+from holdfast.errors import NotFound
+from holdfast.server.contract import CHANGES, api_router
+from holdfast.server.identity import CurrentIdentity
+from holdfast.server.models.base import Flag, Listed, Version
+from holdfast.server.models.definitions import DefinitionDocument, DefinitionGraph, DefinitionVersion, Publication
+from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
+from holdfast.server.publications import JSON, YAML, publish_all, read_definitions
+from holdfast.server.scopes import Scope, needs
+from holdfast.server.tenants import TenantEngine
+from holdfast.store.flows import FlowDocument, FlowVersion
+
+router = api_router("definitions")
+
+FlowName = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00/]+$", examples=["orders.approval"])]
+FlowNumber = Annotated[Version, Path(description="The version.")]
+SYSTEM: Final = "_system"
+_BODY: Final[dict[str, Any]] = {
+    "x-reads": [JSON, *YAML],
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": {"type": "object", "description": "A graph, as docs/graph.md describes it."}},
+            **{media: {"schema": {"type": "string", "description": "A file of steps."}} for media in YAML},
+        },
+    },
+}
+
+
+@router.post(
+    "",
+    operation_id="publish_definitions",
+    responses=CHANGES,
+    openapi_extra=_BODY,
+    dependencies=[needs(Scope.PUBLISH)],
+)
+async def publish_definitions(
+    request: Request,
+    engine: TenantEngine,
+    identity: CurrentIdentity,
+    dry_run: Annotated[Flag, Query(description="Only check; nothing is published.")] = False,
+    file: Annotated[
+        str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="What to call it in diagnostics.")
+    ] = "body",
+) -> Publication:
+    """Publish the workflows of a YAML file, or one graph as JSON: all of them, or none with every problem listed.
+
+    A published version never changes. Publishing the same content again changes nothing; other content under the
+    same version is refused.
+    """
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # In a thread: a large document takes seconds to read, and nobody else should wait for it.
+    definitions, warnings = await asyncio.to_thread(read_definitions, await request.body(), media, file)
+    published = await publish_all(engine, definitions, by=identity.subject, dry_run=dry_run)
+    return Publication(dry_run=dry_run, published=published, warnings=warnings)
+
+
+@router.get("", operation_id="list_definitions", dependencies=[needs(Scope.READ)])
+async def list_definitions(
+    engine: TenantEngine, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[DefinitionVersion]:
+    """The newest version of every flow that can be started here, by name."""
+    listing = Listing(engine.org, "definitions")
+    after = listing.position(cursor) or ""
+    found = sorted((flow for flow in await engine.flows() if flow.name > after), key=lambda flow: flow.name)
+    page = found[:limit]
+    return Listed(
+        items=[_version(flow) for flow in page], next=listing.cursor(page[-1].name if len(found) > limit else None)
+    )
+
+
+@router.get("/{name}", operation_id="get_newest_definition", dependencies=[needs(Scope.READ)])
+async def get_newest_definition(name: FlowName, engine: TenantEngine) -> DefinitionDocument:
+    """The version a start would take, with what it was published from."""
+    return _document(await engine.flow(name))
+
+
+@router.get("/{name}/versions", operation_id="list_definition_versions", dependencies=[needs(Scope.READ)])
+async def list_definition_versions(
+    name: FlowName, engine: TenantEngine, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[DefinitionVersion]:
+    """All versions of a flow, newest first."""
+    listing = Listing(engine.org, "versions", name=name)
+    below = int(listing.position(cursor) or 2**31)
+    versions = await engine.flows(name)
+    if not versions:
+        raise NotFound(
+            f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation."
+        )
+    found = [flow for flow in versions if flow.version < below]
+    page = found[:limit]
+    return Listed(
+        items=[_version(flow) for flow in page],
+        next=listing.cursor(str(page[-1].version) if len(found) > limit else None),
+    )
+
+
+@router.get("/{name}/versions/{version}", operation_id="get_definition", dependencies=[needs(Scope.READ)])
+async def get_definition(name: FlowName, version: FlowNumber, engine: TenantEngine) -> DefinitionDocument:
+    """One version, with what it was published from."""
+    return _document(await engine.flow(name, version))
+
+
+@router.get("/{name}/versions/{version}/graph", operation_id="get_definition_graph", dependencies=[needs(Scope.READ)])
+async def get_definition_graph(name: FlowName, version: FlowNumber, engine: TenantEngine) -> DefinitionGraph:
+    """The graph that runs."""
+    flow = await engine.flow(name, version)
+    return DefinitionGraph(name=flow.name, version=flow.version, hash=flow.hash, graph=dump_graph(_graph(flow)))
+
+
+@router.get(
+    "/{name}/versions/{version}/mermaid",
+    operation_id="get_definition_mermaid",
+    response_class=PlainTextResponse,
+    dependencies=[needs(Scope.READ)],
+)
+async def get_definition_mermaid(name: FlowName, version: FlowNumber, engine: TenantEngine) -> str:
+    """A drawing of the graph, as Mermaid text."""
+    return to_mermaid(_graph(await engine.flow(name, version)))
+
+
+def _version(flow: FlowVersion) -> DefinitionVersion:
+    return DefinitionVersion(**_facts(flow))
+
+
+def _document(flow: FlowDocument) -> DefinitionDocument:
+    return DefinitionDocument(**_facts(flow), source=flow.source)
+
+
+def _facts(flow: FlowVersion) -> dict[str, Any]:
+    names = ("name", "version", "kind", "status", "hash", "compiler_version", "created_by", "published_at")
+    return {**{name: getattr(flow, name) for name in names}, "shared": flow.org == SYSTEM}
+
+
+def _graph(flow: FlowDocument) -> Graph:
+    """The compiled graph as one could have written it, in the order it runs."""
+    compiled = flow.graph
+    order = dict.fromkeys([*compiled.topological_order, *compiled.nodes])
+    return Graph(
+        name=compiled.name,
+        version=compiled.version,
+        kind=compiled.kind,
+        entry=compiled.entry,
+        nodes=tuple(compiled.nodes[id] for id in order),
+        edges=tuple(compiled.edges.values()),
+        policy=compiled.policy,
+        variables=compiled.variables,
+    )

@@ -1,0 +1,133 @@
+"""The tasks of people: inboxes, hands, decisions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query, Request, Response
+
+from holdfast.errors import Refused
+from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
+from holdfast.server.etags import etag, expected_version
+from holdfast.server.idempotency import IdempotencyKey, signal_id
+from holdfast.server.inbox import read_inbox
+from holdfast.server.models.base import Flag, Listed, Name
+from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskHistory, TaskStatus, TaskView
+from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
+from holdfast.server.scopes import Scope, needs
+from holdfast.server.sight import CurrentSight
+
+router = api_router("tasks")
+
+
+@router.get("", operation_id="list_tasks", dependencies=[needs(Scope.READ)])
+async def list_tasks(
+    sight: CurrentSight,
+    mine: Annotated[
+        Flag, Query(description="What is in the caller's hands, and what is open for one of their roles.")
+    ] = False,
+    instance: Annotated[UUID | None, Query(description="Of this instance, also what is over.")] = None,
+    role: Annotated[Name | None, Query(description="What is open for this role.")] = None,
+    assignee: Annotated[Name | None, Query(description="What this person has in hand.")] = None,
+    status: Annotated[TaskStatus | None, Query(description="Only in this status.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = USUAL_ITEMS,
+) -> Listed[TaskView]:
+    """Open tasks, most urgent first. Those the caller may not see are left out, so a page may be short."""
+    if mine and (instance or role or assignee):
+        raise Refused(
+            "`mine` says already whose tasks are meant.",
+            code="FILTER_INVALID",
+            hint="Leave out `mine`, or instance, role and assignee.",
+        )
+    listing = Listing(
+        sight.engine.org, "tasks", mine=mine and (sight.identity.subject, sorted(sight.identity.roles)),
+        instance=instance, role=role, assignee=assignee, status=status,
+    )  # fmt: skip
+    if instance is not None:
+        await sight.instance(instance)
+    after = listing.position(cursor)
+    if mine:
+        found = await read_inbox(sight.engine, sight.identity, status, after, limit + 1)
+    else:
+        found = await sight.engine.tasks(
+            instance, role=role, assignee=assignee, status=status, after=after, limit=limit + 1
+        )
+    page = found[:limit]
+    return Listed(
+        items=[TaskView.of(task) for task in await sight.tasks(page)],
+        next=listing.cursor(page[-1].id if len(found) > limit else None),
+    )
+
+
+@router.get("/{task_id}", operation_id="get_task", dependencies=[needs(Scope.READ)])
+async def get_task(task_id: UUID, sight: CurrentSight) -> TaskView:
+    """One task, with its form and what is to be decided about."""
+    return TaskView.of(await sight.task(task_id))
+
+
+@router.get("/{task_id}/events", operation_id="list_task_events", dependencies=[needs(Scope.READ)])
+async def list_task_events(task_id: UUID, sight: CurrentSight) -> TaskHistory:
+    """Who did what with a task."""
+    await sight.task(task_id)
+    return TaskHistory(items=[TaskEventView.of(event) for event in await sight.engine.task_events(task_id)])
+
+
+@router.post("/{task_id}/claim", operation_id="claim_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])
+async def claim_task(task_id: UUID, sight: CurrentSight) -> TaskView:
+    """Take a task: of any number of people exactly one gets it."""
+    await sight.task(task_id)
+    caller = sight.identity
+    return TaskView.of(await sight.engine.claim(task_id, by=caller.subject, roles=caller.roles))
+
+
+@router.post("/{task_id}/release", operation_id="release_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])
+async def release_task(task_id: UUID, sight: CurrentSight) -> TaskView:
+    """Give a task back, for others to claim."""
+    await sight.task(task_id)
+    return TaskView.of(await sight.engine.release(task_id, by=sight.identity.subject))
+
+
+@router.post("/{task_id}/assign", operation_id="assign_task", responses=CHANGES, dependencies=[needs(Scope.OPERATE)])
+async def assign_task(task_id: UUID, wish: Handing, sight: CurrentSight) -> TaskView:
+    """Give a task to somebody, whoever has it now."""
+    await sight.task(task_id)
+    return TaskView.of(await sight.engine.assign(task_id, to=wish.to, by=sight.identity.subject, reason=wish.reason))
+
+
+@router.post("/{task_id}/delegate", operation_id="delegate_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])
+async def delegate_task(task_id: UUID, wish: Handing, sight: CurrentSight) -> TaskView:
+    """Pass on a task that is in one's own hands."""
+    await sight.task(task_id)
+    return TaskView.of(await sight.engine.delegate(task_id, to=wish.to, by=sight.identity.subject, reason=wish.reason))
+
+
+@router.post(
+    "/{task_id}/decide",
+    operation_id="decide_task",
+    response_model=TaskView,
+    responses=VERSIONED,
+    dependencies=[needs(Scope.ACT), IF_MATCH],
+)
+async def decide_task(
+    task_id: UUID, wish: Decide, request: Request, response: Response, sight: CurrentSight, key: IdempotencyKey
+) -> TaskView:
+    """Decide a task; answered when the decision is committed. If-Match names the version of its instance."""
+    task = await sight.task(task_id)
+    instance = await sight.engine.get(task.instance_id)
+    expected = expected_version(request, instance.version)
+    with if_version_matches(expected):
+        decided = await sight.engine.decide(
+            task_id,
+            by=sight.identity.subject,
+            decision=wish.decision,
+            comment=wish.comment,
+            data=wish.data,
+            roles=sight.identity.roles,
+            capabilities=await sight.acting_on(instance),
+            id=signal_id(sight.identity, task_id, key, "decide"),
+            if_version=expected,
+        )
+    response.headers["ETag"] = etag((await sight.engine.get(task.instance_id)).version)
+    return TaskView.of(decided)

@@ -1,0 +1,82 @@
+"""What an instance left behind: steps, events, the timeline, effects."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from holdfast.errors import Refused
+from holdfast.runtime.timeline import read_timeline
+from holdfast.server.contract import api_router
+from holdfast.server.models.base import Listed
+from holdfast.server.models.effects import EffectList, EffectView
+from holdfast.server.models.instances import EntryView, EventView, StepView, Timeline
+from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
+from holdfast.server.routes.instances import view
+from holdfast.server.scopes import Scope, needs
+from holdfast.server.sight import CurrentSight
+from holdfast.store.reads import Event, Step
+from holdfast.store.trail import Place, place_of
+
+router = api_router("instances")
+
+
+@router.get("/{instance_id}/steps", operation_id="list_steps", dependencies=[needs(Scope.READ)])
+async def list_steps(
+    instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[StepView]:
+    """The steps of an instance in the order they were opened, with what each got and answered."""
+    await sight.instance(instance_id)
+    listing = Listing(sight.engine.org, "steps", instance=instance_id)
+    found = await sight.engine.steps(instance_id, after=_place(listing.position(cursor)), limit=limit + 1)
+    shown = found[:limit]
+    return Listed(
+        items=[StepView.of(sight.told(step, "error")) for step in shown],
+        next=listing.cursor(_end(shown, len(found) > limit)),
+    )
+
+
+@router.get("/{instance_id}/events", operation_id="list_events", dependencies=[needs(Scope.READ)])
+async def list_events(
+    instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[EventView]:
+    """The audit trail of an instance, oldest first: what happened, when, and who did it."""
+    await sight.instance(instance_id)
+    listing = Listing(sight.engine.org, "events", instance=instance_id)
+    found = await sight.engine.events(instance_id, after=_place(listing.position(cursor)), limit=limit + 1)
+    shown = found[:limit]
+    return Listed(
+        items=[EventView.of(sight.told(event, "detail")) for event in shown],
+        next=listing.cursor(_end(shown, len(found) > limit)),
+    )
+
+
+@router.get("/{instance_id}/timeline", operation_id="get_timeline", dependencies=[needs(Scope.READ)])
+async def get_timeline(instance_id: UUID, sight: CurrentSight) -> Timeline:
+    """Steps, tasks and events of an instance as one story; of a very long one its beginning."""
+    instance = await sight.instance(instance_id)
+    entries, truncated = await read_timeline(sight.engine, instance_id)
+    shown = [EntryView.of(sight.told(entry, "detail")) for entry in entries]
+    return Timeline(instance=view(sight, instance), entries=shown, truncated=truncated)
+
+
+@router.get("/{instance_id}/effects", operation_id="list_effects", dependencies=[needs(Scope.READ)])
+async def list_effects(instance_id: UUID, sight: CurrentSight) -> EffectList:
+    """What an instance did to the outside world, oldest first, each with the evidence of its last attempt."""
+    await sight.instance(instance_id)
+    return EffectList(
+        items=[EffectView.of(sight.told(effect, "error")) for effect in await sight.engine.effects(instance_id)]
+    )
+
+
+def _end(shown: list[Step] | list[Event], more: bool) -> str | None:
+    return ".".join(map(str, place_of(shown[-1]))) if more else None
+
+
+def _place(position: str | None) -> Place | None:
+    if position is None:
+        return None
+    try:
+        moment, version, ordinal = map(int, position.split("."))
+    except ValueError:
+        raise Refused("The cursor cannot be read.", code="CURSOR_INVALID", hint="Take `next` as it came.") from None
+    return moment, version, ordinal

@@ -1,0 +1,52 @@
+"""What an operator may choose about the HTTP server, checked once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.errors import HoldfastError
+
+METRICS: Final = ("off", "authenticated", "open")
+_ORIGIN: Final = re.compile(r"\*|https?://[^/\s]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Every limit has a default that suits a server on the internet; seconds and bytes throughout."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    request_patience: float = 10.0  # how long start and advance wait for automatic steps before they answer 202
+    most_body_bytes: int = 1024 * 1024
+    most_headers: int = 64
+    most_header_bytes: int = 32 * 1024
+    most_target_bytes: int = 8 * 1024  # path and query together
+    rate: float = 50.0  # requests per second and identity; 0: not limited
+    burst: int = 200
+    needs_if_match: bool = False  # True: a change of an instance without If-Match is answered with 428
+    cors_origins: tuple[str, ...] = ()  # empty: browsers of other origins are refused
+    metrics: str = "off"  # off | authenticated | open
+    stream_heartbeat: float = 15.0
+    stream_life: float = 600.0  # then the caller has to come back, and to say again who it is
+    most_streams: int = 1000  # open event streams of this process
+    most_streams_each: int = 10  # … and of one identity
+
+    def __post_init__(self) -> None:
+        for name in ("most_body_bytes", "most_headers", "most_header_bytes", "most_target_bytes"):
+            _check(name, getattr(self, name), getattr(self, name) >= 1, "Give at least 1.")
+        for name in ("request_patience", "rate", "burst", "most_streams", "most_streams_each"):
+            _check(name, getattr(self, name), getattr(self, name) >= 0, "Give 0 or more.")
+        for name in ("stream_heartbeat", "stream_life"):
+            _check(name, getattr(self, name), getattr(self, name) > 0, "Give seconds above 0.")
+        _check("rate", self.rate, not self.rate or self.burst >= 1, "A rate needs a burst of at least 1.")
+        _check("port", self.port, 0 <= self.port <= 65535, "Give 0 to 65535.")
+        _check("metrics", self.metrics, self.metrics in METRICS, f"Use one of {', '.join(METRICS)}.")
+        for origin in self.cors_origins:
+            _check("cors_origins", origin, _ORIGIN.fullmatch(origin) is not None, "Write https://app.example.com.")
+
+
+def _check(name: str, value: object, is_valid: bool, hint: str) -> None:
+    if not is_valid:
+        raise HoldfastError(f"The setting {name} cannot be {value!r}.", code="SETTING_INVALID", hint=hint)

@@ -1,0 +1,271 @@
+"""How each operation of the API is asked for what belongs to somebody else.
+
+A recipe writes one request and takes every name, id, cursor and key in it from the wish. The same recipe with the same
+luck but another source is the same request about other things: what another company has, or what nobody has.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from tenant_world import Company, absent_like
+
+STATUS, ALL, NOTHING = "status", "all", "nothing"  # how much of two answers has to be the same
+API: Final = "/api/v1"
+ORDER: Final = {"n": 1}
+WORDS: Final = string.ascii_lowercase + string.digits
+
+
+@dataclass
+class Call:
+    method: str
+    path: str
+    query: dict[str, str] = field(default_factory=dict)
+    body: Any = None
+    media: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    same: str = ALL
+    who: str | None = None  # None: anybody may try
+
+    @property
+    def target(self) -> str:
+        return self.path + (f"?{urlencode(self.query)}" if self.query else "")
+
+    @property
+    def content(self) -> bytes:
+        if self.body is None:
+            return b""
+        return self.body.encode() if isinstance(self.body, str) else json.dumps(self.body).encode()
+
+
+class Wish:
+    """Where a recipe gets its names from: `luck` decides the shape of the request, `draws` the things in it."""
+
+    def __init__(
+        self, luck: random.Random, draws: random.Random, own: Company, other: Company, *, absent: bool
+    ) -> None:
+        self.luck = luck
+        self._draws = draws
+        self.own = own
+        self._other = other
+        self._absent = absent
+        self.sent: list[str] = []
+
+    def id(self, kind: str) -> str:
+        """Mostly of the right kind; the id of a task where an instance is meant must not be found either."""
+        kind = kind if self._draws.random() < 0.8 else self._draws.choice(sorted(self._other.ids))
+        id = self._draws.choice(self._other.ids[kind])
+        return self._note(absent_like(id, self._draws.getrandbits(48)) if self._absent else id)
+
+    def name(self, kind: str) -> str:
+        name = self._draws.choice(self._other.names[kind])
+        return self._note(self._unlike(name) if self._absent else name)
+
+    def cursor(self, operation: str) -> str:
+        """One the other company was given for the same list, or one that was never given to anybody."""
+        cursor = self._draws.choice(self._other.cursors[operation])
+        if self._absent:
+            raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+            cursor = urlsafe_b64encode(self._draws.randbytes(8) + raw[8:]).rstrip(b"=").decode()
+        return self._note(cursor)
+
+    def sometimes(self, value: Callable[[], Any], chance: float = 0.5) -> Any:
+        return value() if self.luck.random() < chance else None
+
+    def _unlike(self, name: str) -> str:
+        head, separator, tail = name.rpartition("=")
+        return head + separator + "".join(self._draws.choices(WORDS, k=len(tail)))
+
+    def _note(self, value: str) -> str:
+        self.sent.append(value)
+        return value
+
+
+Recipe = Callable[[Wish], Call]
+
+
+def _on(method: str, path: str, kind: str, body: Callable[[Wish], Any] | None = None) -> Recipe:
+    """A route about one thing: its id, and whatever else a change may carry."""
+
+    def recipe(wish: Wish) -> Call:
+        call = Call(method, path.format(wish.id(kind)))
+        if method == "POST":
+            call.body = None if body is None else body(wish)
+            _mark_change(call, wish)
+        else:
+            _mark_look(call, wish)
+        return call
+
+    return recipe
+
+
+def _mark_change(call: Call, wish: Wish) -> None:
+    if wish.luck.random() < 0.3:
+        call.headers["Idempotency-Key"] = wish.name("start_key")
+    if wish.luck.random() < 0.3:
+        call.headers["If-Match"] = wish.luck.choice(['"1"', '"2"', "*", '"3", "4"'])
+
+
+def _mark_look(call: Call, wish: Wish) -> None:
+    if wish.luck.random() < 0.2:
+        call.headers["If-None-Match"] = wish.luck.choice(['"1"', '"2"', "*"])
+    if wish.luck.random() < 0.2 and call.path.endswith("stream"):
+        call.headers["Last-Event-ID"] = wish.luck.choice(["1", "1-1-1", "0-0-0"])
+
+
+def _trail(part: str, operation: str) -> Recipe:
+    def recipe(wish: Wish) -> Call:
+        call = Call("GET", f"{API}/instances/{wish.id('instance')}/{part}", {"limit": "2"})
+        if wish.luck.random() < 0.4:
+            call.query["cursor"] = wish.cursor(operation)
+        return call
+
+    return recipe
+
+
+def _definition(suffix: str, media: str = "application/json") -> Recipe:
+    def recipe(wish: Wish) -> Call:
+        path = f"{API}/definitions/{quote(wish.name('flow'))}{suffix.format(wish.luck.choice([1, 1, 2]))}"
+        return Call("GET", path, headers={"Accept": media})
+
+    return recipe
+
+
+def _list(path: str, operation: str, filters: dict[str, tuple[str, str]]) -> Recipe:
+    """A list by one foreign filter or by a foreign cursor; `filters` say where each value comes from."""
+
+    def recipe(wish: Wish) -> Call:
+        call = Call("GET", path, {"limit": str(wish.luck.choice([1, 5, 200]))})
+        chosen = wish.luck.choice([*filters, "cursor"])
+        if chosen == "cursor":
+            call.query["cursor"] = wish.cursor(operation)
+        else:
+            source, kind = filters[chosen]
+            call.query[chosen] = wish.id(kind) if source == "id" else wish.name(kind)
+        return call
+
+    return recipe
+
+
+def _plain(path: str, same: str = NOTHING) -> Recipe:
+    return lambda wish: Call("GET", path, same=same)
+
+
+def _publish(wish: Wish) -> Call:
+    """Under the name of somebody else's flow, with other content: here the name is free. Only checked."""
+    name = wish.name("flow")
+    node = {"id": "end", "kind": "end"}
+    if wish.luck.random() < 0.5:
+        graph = {"name": name, "entry": "end", "nodes": [node], "edges": []}
+        return Call("POST", f"{API}/definitions", {"dry_run": "true"}, graph, same=STATUS)
+    yaml = f"workflows:\n  - {{id: {name}, version: 1, steps: [{{id: end, type: terminal}}]}}\n"
+    return Call("POST", f"{API}/definitions", {"dry_run": "true"}, yaml, "application/yaml", same=STATUS)
+
+
+def _start_instance(wish: Wish) -> Call:
+    """Somebody else's flow, or a flow of one's own with a key that somebody else has used."""
+    if wish.luck.random() < 0.5:
+        call = Call("POST", f"{API}/instances", body={"flow": wish.name("flow"), "input": ORDER})
+        _mark_change(call, wish)
+        return call
+    body, headers = {"flow": "orders", "input": ORDER}, {"Idempotency-Key": wish.name("start_key")}
+    return Call("POST", f"{API}/instances", body=body, headers=headers, same=STATUS, who="clerk")
+
+
+def _start_workflow(wish: Wish) -> Call:
+    if wish.luck.random() < 0.5:
+        call = Call("POST", f"/ui/workflows/{quote(wish.name('flow'))}/start", body=ORDER)
+        _mark_change(call, wish)
+        return call
+    headers = {"Idempotency-Key": wish.name("start_key"), "Prefer": "respond-async"}
+    path = f"/ui/workflows/{quote(wish.own.names['flow'][1])}/start"
+    return Call("POST", path, body=ORDER, headers=headers, same=STATUS, who="clerk")
+
+
+def _signal(wish: Wish) -> dict[str, Any]:
+    node, token = wish.sometimes(lambda: wish.name("node")), wish.sometimes(lambda: "0@1", 0.2)
+    return {"event": "confirmed", "payload": ORDER, "node": node, "token": token}
+
+
+def _handing(wish: Wish) -> dict[str, Any]:
+    return {"to": wish.name("subject"), "reason": "Because."}
+
+
+def _why(wish: Wish) -> dict[str, Any] | None:
+    return wish.sometimes(lambda: {"reason": "Because."})
+
+
+_INSTANCE, _TASK, _LETTER = f"{API}/instances/{{}}", f"{API}/tasks/{{}}", f"{API}/dead-letters/{{}}"
+_WORKFLOW: Final = "/ui/workflows/{}"
+
+RECIPES: Final[dict[str, Recipe]] = {
+    "publish_definitions": _publish,
+    "list_definitions": _list(f"{API}/definitions", "list_definitions", {}),
+    "get_newest_definition": _definition(""),
+    "list_definition_versions": _definition("/versions"),
+    "get_definition": _definition("/versions/{}"),
+    "get_definition_graph": _definition("/versions/{}/graph"),
+    "get_definition_mermaid": _definition("/versions/{}/mermaid", "text/plain"),
+    "list_instances": _list(
+        f"{API}/instances",
+        "list_instances",
+        {
+            "flow": ("name", "flow"),
+            "key": ("name", "key"),
+            "business_key": ("name", "business_key"),
+            "subject": ("name", "subject"),
+            "attribute": ("name", "attribute"),
+        },
+    ),
+    "start_instance": _start_instance,
+    "get_instance": _on("GET", _INSTANCE, "instance"),
+    "signal_instance": _on("POST", f"{_INSTANCE}/signals", "instance", _signal),
+    "list_steps": _trail("steps", "list_steps"),
+    "list_events": _trail("events", "list_events"),
+    "stream_events": _on("GET", f"{_INSTANCE}/stream", "instance"),
+    "get_timeline": _on("GET", f"{_INSTANCE}/timeline", "instance"),
+    "list_effects": _on("GET", f"{_INSTANCE}/effects", "instance"),
+    "cancel_instance": _on("POST", f"{_INSTANCE}/cancel", "instance", _why),
+    "abort_instance": _on("POST", f"{_INSTANCE}/abort", "instance", _why),
+    "pause_instance": _on("POST", f"{_INSTANCE}/pause", "instance", _why),
+    "resume_instance": _on("POST", f"{_INSTANCE}/resume", "instance"),
+    "rerun_instance": _on("POST", f"{_INSTANCE}/rerun", "instance", lambda wish: {"from_step": wish.name("node")}),
+    "requeue_instance": _on("POST", f"{_INSTANCE}/requeue", "instance", _why),
+    "list_tasks": _list(
+        f"{API}/tasks",
+        "list_tasks",
+        {"instance": ("id", "instance"), "role": ("name", "role"), "assignee": ("name", "subject")},
+    ),
+    "get_task": _on("GET", _TASK, "task"),
+    "list_task_events": _on("GET", f"{_TASK}/events", "task"),
+    "claim_task": _on("POST", f"{_TASK}/claim", "task"),
+    "release_task": _on("POST", f"{_TASK}/release", "task"),
+    "assign_task": _on("POST", f"{_TASK}/assign", "task", _handing),
+    "delegate_task": _on("POST", f"{_TASK}/delegate", "task", _handing),
+    "decide_task": _on("POST", f"{_TASK}/decide", "task", lambda wish: {"decision": "confirmed", "data": ORDER}),
+    "list_dead_letters": _list(f"{API}/dead-letters", "list_dead_letters", {"instance": ("id", "instance")}),
+    "get_dead_letter": _on("GET", _LETTER, "letter"),
+    "requeue_dead_letter": _on("POST", f"{_LETTER}/requeue", "letter", lambda wish: {"input": ORDER}),
+    "discard_dead_letter": _on("POST", f"{_LETTER}/discard", "letter", _why),
+    "replay_effect": _on("POST", f"{API}/effects/{{}}/replay", "effect", _why),
+    "list_workers": _plain(f"{API}/workers"),
+    "get_statistics": lambda wish: Call("GET", f"{API}/statistics", {"flow": wish.name("flow")}),
+    "start_workflow": _start_workflow,
+    "advance_workflow": _on("POST", f"{_WORKFLOW}/advance", "instance", lambda wish: {"event": "approved"}),
+    "get_workflow": _on("GET", _WORKFLOW, "instance"),
+    "cancel_workflow": _on("POST", f"{_WORKFLOW}/cancel", "instance", _why),
+    "list_workflows": _list(
+        "/ui/workflows", "list_workflows", {"workflow_id": ("name", "flow"), "subject_id": ("name", "subject")}
+    ),
+    "stream_workflow": _on("GET", f"{_WORKFLOW}/events/stream", "instance"),
+    "health_live": _plain("/health/live"),
+    "health_ready": _plain("/health/ready"),
+    "metrics": _plain("/metrics"),
+}

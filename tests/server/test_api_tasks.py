@@ -1,0 +1,120 @@
+"""/api/v1/tasks: inboxes, hands, decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from api_flows import clerk, get, operator, post, publish_flows, register_handlers, start
+from http_server import Served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def flows(server: Served) -> Served:
+    await publish_flows(server.engine)
+    register_handlers(server.engine)
+    return server
+
+
+async def _tasks(flows: Served, client: Any, count: int = 1) -> list[dict[str, Any]]:
+    for n in range(count):
+        await start(client, input={"n": n})
+    await flows.engine.drain()
+    return (await get(client, "tasks", role="clerk"))["items"]
+
+
+async def test_a_task_is_claimed_by_one_and_decided(flows: Served) -> None:
+    carla, dora = await clerk(flows), await clerk(flows, "dora")
+    [task] = await _tasks(flows, carla)
+    assert (task["status"], task["node"], task["roles"]) == ("open", "ask", ["clerk"])
+    id = task["id"]
+    assert await get(dora, f"tasks/{id}") == task
+
+    claimed = await post(carla, f"tasks/{id}/claim")
+    assert (claimed["status"], claimed["assignee"]) == ("claimed", "carla")
+    assert (await post(carla, f"tasks/{id}/claim"))["version"] == claimed["version"]
+    assert (await post(dora, f"tasks/{id}/claim", 409))["code"] == "TASK_CLAIMED"
+
+    wish = {"decision": "confirmed", "comment": "Fine.", "data": {"notes": "ok"}}
+    decided = await post(carla, f"tasks/{id}/decide", 200, wish, idempotency_key="d-1")
+    assert (decided["status"], decided["decided_by"], decided["comment"]) == ("completed", "carla", "Fine.")
+    assert await post(carla, f"tasks/{id}/decide", 200, wish, idempotency_key="d-1") == decided
+    await flows.engine.drain()
+    assert (await get(carla, f"instances/{task['instance_id']}"))["data"]["notes"] == "ok"
+    history = (await get(carla, f"tasks/{id}/events"))["items"]
+    assert [(e["type"], e["actor"]) for e in history] == [
+        ("created", "system"), ("claimed", "carla"), ("completed", "carla"),
+    ]  # fmt: skip
+
+
+async def test_hands_change(flows: Served) -> None:
+    carla, dora, boss = await clerk(flows), await clerk(flows, "dora"), await operator(flows)
+    [task] = await _tasks(flows, carla)
+    id = task["id"]
+    assert (await post(carla, f"tasks/{id}/delegate", 409, {"to": "dora"}))["code"] == "TASK_NOT_HELD"
+    assert (await post(boss, f"tasks/{id}/assign", 200, {"to": "carla"}))["assignee"] == "carla"
+    assert (await post(carla, f"tasks/{id}/delegate", 200, {"to": "dora", "reason": "Holiday."}))["assignee"] == "dora"
+    assert (await post(dora, f"tasks/{id}/release"))["assignee"] is None
+    history = (await get(boss, f"tasks/{id}/events"))["items"]
+    assert [e["type"] for e in history] == ["created", "assigned", "delegated", "released"]
+
+
+async def test_whoever_lacks_the_role_can_neither_claim_nor_decide(flows: Served) -> None:
+    carla, visitor = await clerk(flows), await flows.person("vera", roles=["visitor"])
+    [task] = await _tasks(flows, carla)
+    for verb, body in (("claim", None), ("decide", {"decision": "confirmed"})):
+        assert (await post(visitor, f"tasks/{task['id']}/{verb}", 403, body))["code"] == "TASK_ROLE_MISSING"
+
+
+async def test_a_decision_fits_the_form_and_names_the_version(flows: Served) -> None:
+    carla = await clerk(flows)
+    [task] = await _tasks(flows, carla)
+    path = f"tasks/{task['id']}/decide"
+    assert (await post(carla, path, 422, {"decision": "maybe"}))["code"] == "DECISION_NOT_OFFERED"
+    problem = await post(carla, path, 422, {"decision": "confirmed", "data": {"notes": 7}})
+    assert problem["errors"]
+    assert (await post(carla, path, 412, {"decision": "confirmed"}, if_match='"77"'))["code"] == "PRECONDITION_FAILED"
+    tag = (await carla.get(f"/api/v1/instances/{task['instance_id']}")).headers["etag"]
+    assert (await post(carla, path, 200, {"decision": "confirmed"}, if_match=tag))["status"] == "completed"
+
+
+async def test_the_inbox_holds_what_is_mine_and_what_i_may_take(flows: Served) -> None:
+    carla, dora, vera = await clerk(flows), await clerk(flows, "dora"), await flows.person("vera", roles=["visitor"])
+    tasks = await _tasks(flows, carla, 5)
+    ids = [task["id"] for task in tasks]
+    await post(dora, f"tasks/{ids[1]}/claim")
+    await post(carla, f"tasks/{ids[2]}/claim")
+    mine = [id for id in ids if id != ids[1]]
+    assert await _inbox(carla) == mine
+    assert await _inbox(carla, limit=2) == mine
+    assert await _inbox(carla, status="claimed") == [ids[2]]
+    assert await _inbox(carla, status="open") == [ids[0], ids[3], ids[4]]
+    assert await _inbox(vera) == []
+    assert [one["id"] for one in (await get(carla, "tasks", assignee="dora"))["items"]] == [ids[1]]
+    assert [one["id"] for one in (await get(carla, "tasks", instance=tasks[3]["instance_id"]))["items"]] == [ids[3]]
+    assert (await get(carla, "tasks", 422, mine="true", role="clerk"))["code"] == "FILTER_INVALID"
+    assert (await get(carla, "tasks", 422, mine="yes"))["code"] == "REQUEST_INVALID"
+    cursor = (await get(carla, "tasks", mine="true", limit=1))["next"]
+    assert (await get(dora, "tasks", 422, mine="true", cursor=cursor))["code"] == "CURSOR_INVALID"
+
+
+async def test_what_does_not_exist_is_not_found(flows: Served) -> None:
+    client = await operator(flows)
+    assert (await get(client, f"tasks/{uuid4()}", 404))["code"] == "TASK_UNKNOWN"
+    assert (await get(client, f"tasks/{uuid4()}/events", 404))["code"] == "TASK_UNKNOWN"
+    for verb, body in (("claim", None), ("release", None), ("assign", {"to": "a"}), ("decide", {"decision": "a"})):
+        assert (await post(client, f"tasks/{uuid4()}/{verb}", 404, body))["code"] == "TASK_UNKNOWN"
+
+
+async def _inbox(client: Any, limit: int = 50, **query: Any) -> list[str]:
+    found: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await get(client, "tasks", mine="true", limit=limit, **query, **cursor)
+        found += [task["id"] for task in page["items"]]
+        if page["next"] is None:
+            return found
+        cursor = {"cursor": page["next"]}

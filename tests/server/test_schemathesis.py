@@ -1,0 +1,120 @@
+"""The whole OpenAPI document against the application: what it says is what happens, whatever is sent.
+
+All phases and all checks of Schemathesis, in this process, on a real database. The short profile has a fixed seed;
+`HOLDFAST_PROFILE=long` sends at least 50,000 cases with a seed of its own, which a failure names. Half of the ids are
+those of things that exist.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+import schemathesis
+from openapi_house import TOKEN, House
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import Status, from_schema
+from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+from schemathesis.engine.recorder import ScenarioRecorder
+from schemathesis.python import asgi
+from schemathesis.schemas import BaseSchema
+
+from holdfast.testing import copied_database
+
+LONG = os.environ.get("HOLDFAST_PROFILE", "short") == "long"
+SEED = int(os.environ.get("HOLDFAST_SEED", random.SystemRandom().randrange(2**31) if LONG else 5))
+WANTED = 50_000
+MOST_TOLD = 20
+REFUSALS = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "414", "415", "422", "428", "429", "431"]
+HINTS = {  # words that mean something to the routes, now and then
+    "path.name": ["order", "orders.approval"],
+    "path.workflow_id": ["order", "orders.approval", "expenses"],
+    "path.version": [1],
+    "query.flow": ["order", "orders.approval"],
+    "query.workflow_id": ["orders.approval"],
+    "query.status": ["active", "running", "completed"],
+    "body.flow": ["order", "orders.approval", "expenses"],
+    "body.event": ["approved", "rejected", "completed"],
+    "body.decision": ["confirmed", "rejected"],
+    "body.step": ["ask", "do"],
+}
+CONFIG = {
+    "seed": SEED,
+    "continue-on-failure": True,
+    "headers": {"Authorization": f"Bearer {TOKEN}"},
+    "request-timeout": 60,
+    "cache": {"enabled": False},
+    "dictionaries": {place: {"values": words} for place, words in HINTS.items()},
+    "parameters": {place: {"dictionary": place, "probability": 0.4} for place in HINTS},
+    "checks": {
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "304", *REFUSALS]},
+        "negative_data_rejection": {"expected-statuses": REFUSALS},
+    },
+    "phases": {
+        "examples": {"enabled": True},
+        "coverage": {"enabled": LONG},
+        "fuzzing": {"generation": {"max-examples": 1200 if LONG else 2}},
+        "stateful": {"enabled": LONG, "generation": {"max-examples": 1000}},
+    },
+    "generation": {"mode": "all", "deterministic": not LONG, "database": "none", "no-shrink": not LONG},
+}
+
+
+@pytest.fixture
+def house(holdfast_server: str) -> Iterator[House]:
+    with copied_database(holdfast_server) as database:
+        yield House(database.dsn)
+        asgi.shutdown_lifespans()
+
+
+@pytest.fixture
+def schema(house: House) -> BaseSchema:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", house, config=SchemathesisConfig.from_dict(CONFIG))
+
+    @schema.hook
+    def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
+        return {name: _met(house, name, value) for name, value in (path_parameters or {}).items()}
+
+    return schema
+
+
+def _met(house: House, name: str, value: Any) -> Any:
+    """Every second id that could be one is one."""
+    ids = house.known.get(name)
+    try:
+        number = UUID(value).int
+    except (ValueError, AttributeError, TypeError):
+        return value
+    return ids[number // 2 % len(ids)] if ids and number % 2 else value
+
+
+# The loop of the application draws random numbers while Hypothesis watches that nobody does.
+@pytest.mark.filterwarnings("ignore:Do not use the .random. module")
+def test_the_server_does_what_the_document_says(schema: BaseSchema) -> None:
+    sent: Counter[str] = Counter()
+    found: list[str] = []
+    for event in from_schema(schema).execute():
+        if isinstance(event, ScenarioFinished):
+            sent.update(node.value.operation.label for node in event.recorder.cases.values())
+            found += _failures(event.recorder)
+        elif isinstance(event, NonFatalError | FatalError):
+            found.append(str(event))
+    assert not found, f"seed {SEED}: {len(found)} failures\n\n" + "\n\n".join(found[:MOST_TOLD])
+    assert set(sent) == {result.ok().label for result in schema.get_all_operations()}
+    assert sent.total() >= (WANTED if LONG else len(sent))
+
+
+def _failures(recorder: ScenarioRecorder) -> list[str]:
+    told: list[str] = []
+    for case, checks in recorder.checks.items():
+        for check in checks:
+            if check.status is not Status.SUCCESS and check.failure_info is not None:
+                answer = recorder.find_response(case_id=case)
+                body = "" if answer is None else f"{answer.status_code} {answer.text[:500]}"
+                told.append(f"{check.name}: {check.failure_info.failure}\n{check.failure_info.code_sample}\n{body}")
+    return told
