@@ -19,8 +19,9 @@ help: ## Show this list
 
 install: $(DEV) ## Create .venv with everything development needs
 
-demo: $(RUN) ## Run an order process on the embedded PostgreSQL and kill a worker in the middle
+demo: $(RUN) ## Orders with a killed worker, then an approval over HTTP by two people; SERVE=1 leaves the server running
 	@$(BIN)/python examples/order.py $(ARGS)
+	@$(BIN)/python examples/steps_approval.py $(if $(SERVE),--serve --port 8080)
 
 test: check ## Lint, types, layers, then all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -67,7 +68,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUN): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable .
+	$(PIP) --editable '.[api]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python

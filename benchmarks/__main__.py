@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks import report, server
 from benchmarks.bench import Bench
-from benchmarks.cases import commits, comparison, past, priorities, sagas, scale
+from benchmarks.cases import commits, comparison, http, past, priorities, sagas, scale
 from benchmarks.report import Bar, Row
 
 
@@ -41,6 +41,8 @@ CASES = {
     "rollback": Case(sagas.alone, "one flow that is taken back, alone"),
     "branches": Case(sagas.branches, "10, 100 and 1,000 parallel branches in one flow"),
     "cancel": Case(sagas.cancel, "a cancel of 1,000 running branches"),
+    "http": Case(http.load, "start and advance over HTTP, against a bare FastAPI application"),
+    "pages": Case(http.pages, "lists and inboxes over HTTP, a million workflows against few"),
 }
 
 

@@ -21,6 +21,7 @@ LAST_LINES = {
     "sagas_ecommerce.py": "Everything is where it should be.",
     "sagas_pipeline.py": "One night loaded, one taken back.",
     "sagas_services.py": "Every step ran where its handler is.",
+    "steps_approval.py": "Two people, one approval, nothing done twice.",
 }
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 MONTH = timedelta(days=31)
 EVERYTHING = (
     "instances", "steps", "events", "effects", "step_receipts", "outbox_receipts", "dead_letters", "timers", "inbox",
-    "tasks", "task_events", "key_waits",
+    "tasks", "task_events", "key_waits", "instance_attributes",
 )  # fmt: skip
 
 
@@ -122,8 +122,8 @@ async def test_an_open_dead_letter_keeps_its_month_and_its_instance(office: Engi
 
 async def test_an_instance_goes_with_everything_that_belongs_to_it(office: Engine, evidence: Evidence) -> None:
     await office.publish(waiting("mother", {"kind": "sub_flow", "child": {"flow": "plain"}}))
-    mother = await office.start("mother")
-    lonely = await office.start("mother")
+    mother = await office.start("mother", attributes={"customer": "c1", "tags": ["not", "searched"]})
+    lonely = await office.start("mother", attributes={"customer": "c1"})
     await office.drain(timeout=30)
     children = {p: c for p, c in evidence.rows("select parent_id::text, id::text from holdfast.instances") if p}
     await office.signal(children[mother.id], "signed", id="0b5e5d0e-0000-4000-8000-000000000001")

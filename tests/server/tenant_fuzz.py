@@ -136,6 +136,22 @@ class Findings:
         return [*self.leaks, *self.differences, *self.failures, *self.changed]
 
 
+async def collect_cursors(world: World) -> None:
+    """As each company would be given them: by asking for short pages."""
+    wire = Wire(world.url)
+    for company in world.companies:
+        trails = [f"{API}/instances/{id}" for id in company.ids["instance"]]
+        paths = {
+            **{operation: [path] for operation, path in LISTS.items()},
+            "list_steps": [f"{trail}/steps" for trail in trails],
+            "list_events": [f"{trail}/events" for trail in trails],
+        }
+        for operation, asked in paths.items():
+            answers = [await wire.ask(Call("GET", path, {"limit": "1"}), bearer(company, "operator")) for path in asked]
+            company.cursors[operation] = [next for answer in answers if (next := json.loads(answer.text)["next"])]
+    wire.tear()
+
+
 class Fuzz:
     def __init__(self, world: World, seed: int, *, is_rough: bool = False) -> None:
         self.world = world
@@ -151,23 +167,6 @@ class Fuzz:
                 group.create_task(visitor.visit(requests, first=list(RECIPES)[number::connections]))
         self._compare_rows(before)
         return self.found
-
-    async def collect_cursors(self) -> None:
-        """As each company would be given them: by asking for short pages."""
-        wire = Wire(self.world.url)
-        for company in self.world.companies:
-            trails = [f"{API}/instances/{id}" for id in company.ids["instance"]]
-            paths = {
-                **{operation: [path] for operation, path in LISTS.items()},
-                "list_steps": [f"{trail}/steps" for trail in trails],
-                "list_events": [f"{trail}/events" for trail in trails],
-            }
-            for operation, asked in paths.items():
-                answers = [
-                    await wire.ask(Call("GET", path, {"limit": "1"}), bearer(company, "operator")) for path in asked
-                ]
-                company.cursors[operation] = [next for answer in answers if (next := json.loads(answer.text)["next"])]
-        wire.tear()
 
     def _compare_rows(self, before: dict[str, dict[str, set[str]]]) -> None:
         """New rows there may be: both companies went on working. What was there is there, unchanged."""

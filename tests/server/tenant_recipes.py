@@ -81,7 +81,7 @@ class Wish:
 
     def _unlike(self, name: str) -> str:
         head, separator, tail = name.rpartition("=")
-        return head + separator + "".join(self._draws.choices(WORDS, k=len(tail)))
+        return head + separator + tail[0] + "".join(self._draws.choices(WORDS, k=len(tail) - 1))
 
     def _note(self, value: str) -> str:
         self.sent.append(value)

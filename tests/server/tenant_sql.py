@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import psycopg
 from psycopg import sql
 
@@ -13,6 +16,13 @@ where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p', 'v',
   and has_column_privilege(%s, c.oid, a.attnum, 'select')
 group by 1 order by 1
 """
+
+POLICIES = """
+select c.relname, p.polname, pg_get_expr(p.polqual, p.polrelid)
+from pg_policy p join pg_class c on c.oid = p.polrelid
+where c.relnamespace = 'holdfast'::regnamespace and p.polroles = array[%s::regrole::oid]
+"""
+_CHANGE = sql.SQL("alter policy {} on holdfast.{} using ({})")
 
 
 def seen_by_tenant(dsn: str, setting: str | None) -> dict[str, str]:
@@ -30,3 +40,18 @@ def _text(db: psycopg.Connection[tuple[object, ...]], table: str, columns: list[
         sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(table)
     )
     return "\n".join(map(str, db.execute(query)))
+
+
+@contextmanager
+def policies_closed(dsn: str) -> Iterator[None]:
+    """Nobody who reads in the role of tenants finds a row."""
+    with psycopg.connect(dsn, autocommit=True) as db:
+        policies = db.execute(POLICIES, (ROLE,)).fetchall()
+        assert policies
+        for table, policy, _ in policies:
+            db.execute(_CHANGE.format(sql.Identifier(policy), sql.Identifier(table), sql.SQL("false")))
+        try:
+            yield
+        finally:
+            for table, policy, condition in policies:
+                db.execute(_CHANGE.format(sql.Identifier(policy), sql.Identifier(table), sql.SQL(condition)))

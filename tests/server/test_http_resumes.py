@@ -68,9 +68,11 @@ async def holdfast_server(dsn: str) -> AsyncIterator[tuple[Popen[str], httpx2.As
 async def somebody_works(engine: Engine, dsn: str) -> AsyncIterator[None]:
     recorder = Recorder(dsn)
     recorder.register(engine, HANDLERS)
-    async with engine.worker():
-        yield
-    await recorder.close()
+    try:
+        async with engine.worker():
+            yield
+    finally:
+        await recorder.close()
 
 
 async def found(client: httpx2.AsyncClient, id: str) -> dict[str, Any]:
@@ -88,22 +90,23 @@ async def test_another_server_goes_on_where_the_first_one_died(
 ) -> None:
     """The stories of the user who left and of the other user who goes on, with a dead server in between."""
     evidence.open_gate()
-    async with holdfast_server(holdfast_dsn) as (process, client):
-        begun = await client.post("/ui/workflows/orders.approval/start", json=ORDER, headers=ALICE)
-        assert begun.status_code == 201, begun.text
-        process.kill()
-        with pytest.raises(httpx2.TransportError):
-            await client.get("/ui/workflows", headers=ALICE)
-    async with holdfast_server(holdfast_dsn) as (_, client), somebody_works(company, holdfast_dsn):
-        [listed] = (await client.get("/ui/workflows?status=active", headers=BOB)).json()["items"]
-        seen = await found(client, listed["id"])
-        assert (listed["id"], seen["current_step"]["id"]) == (begun.json()["id"], "review")
-        assert seen["current_step"]["form"]["required"] == ["approval_notes"]
-        assert seen["allowed_events"] == ["approved", "rejected"]
-        done = await client.post(f"/ui/workflows/{listed['id']}/advance", json=APPROVAL, headers=BOB)
-        assert (done.status_code, done.json()["current_step"], done.json()["status"]) == (200, "approved", "completed")
-        seen = await found(client, listed["id"])
-    assert (seen["subject_id"], seen["state"]["approved_by"]) == ("alice", "bob")
+    async with somebody_works(company, holdfast_dsn):
+        async with holdfast_server(holdfast_dsn) as (process, client):
+            begun = await client.post("/ui/workflows/orders.approval/start", json=ORDER, headers=ALICE)
+            assert begun.status_code == 201, begun.text
+            process.kill()
+            with pytest.raises(httpx2.TransportError):
+                await client.get("/ui/workflows", headers=ALICE)
+        async with holdfast_server(holdfast_dsn) as (_, client):
+            [listed] = (await client.get("/ui/workflows?status=active", headers=BOB)).json()["items"]
+            seen = await found(client, listed["id"])
+            assert (listed["id"], seen["current_step"]["id"]) == (begun.json()["id"], "review")
+            assert seen["current_step"]["form"]["required"] == ["approval_notes"]
+            assert seen["allowed_events"] == ["approved", "rejected"]
+            done = await client.post(f"/ui/workflows/{listed['id']}/advance", json=APPROVAL, headers=BOB)
+            assert (done.status_code, done.json()["current_step"]) == (200, "approved"), done.text
+            seen = await found(client, listed["id"])
+    assert (seen["status"], seen["subject_id"], seen["state"]["approved_by"]) == ("completed", "alice", "bob")
     assert (events(seen, "alice"), "approved" in events(seen, "bob")) == (["step_entered"], True)
 
 

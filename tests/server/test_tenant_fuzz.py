@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import random
 from collections.abc import AsyncIterator
+from itertools import islice
+from typing import Any
+from uuid import UUID
 
 import pytest
-from tenant_fuzz import Fuzz
-from tenant_recipes import RECIPES
-from tenant_sql import seen_by_tenant
-from tenant_world import UUIDS, World, two_companies
+from tenant_fuzz import LOOKS, Fuzz, Wire, bearer, collect_cursors
+from tenant_recipes import RECIPES, Wish
+from tenant_sql import policies_closed, seen_by_tenant
+from tenant_world import UUIDS, Company, World, absent_like, two_companies
 
+from holdfast import Engine
+from holdfast.errors import NotFound
 from holdfast.testing.database import copied_database
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +31,7 @@ WITHOUT_CONTENTS = {"statistics", "statistics_deltas", "timers"}  # numbers, and
 async def world(holdfast_server: str) -> AsyncIterator[World]:
     with copied_database(holdfast_server) as database:
         async with two_companies(database.dsn) as world:
+            await collect_cursors(world)
             yield world
 
 
@@ -33,9 +41,7 @@ async def test_there_is_a_recipe_for_every_operation(world: World) -> None:
 
 
 async def test_nothing_of_one_company_shows_in_answers_to_the_other(world: World) -> None:
-    fuzz = Fuzz(world, SEED)
-    await fuzz.collect_cursors()
-    found = await fuzz.run(REQUESTS, CONNECTIONS)
+    found = await Fuzz(world, SEED).run(REQUESTS, CONNECTIONS)
     assert not found.wrong, "\n".join(found.wrong[:5])
     assert set(found.operations) == set(RECIPES)
     assert found.requests >= REQUESTS
@@ -59,3 +65,67 @@ async def test_the_role_of_tenants_reads_the_rows_of_one_organisation(world: Wor
             assert not other.every_id & set(UUIDS.findall(text)), table
             if table not in WITHOUT_CONTENTS:
                 assert company.canary in text or company.mark in text, table
+
+
+async def test_what_the_api_shows_is_read_in_the_role_of_tenants(world: World) -> None:
+    """With policies that let nothing through, whoever may see everything of a company sees nothing."""
+    company, wire = world.companies[0], Wire(world.url)
+    calls = {name: RECIPES[name](own_wish(company, name)) for name in LOOKS}
+    with policies_closed(world.dsn):
+        for name, call in calls.items():
+            answer = await wire.ask(call, bearer(company, "operator"))
+            assert company.canary not in answer.text, name
+            assert answer.status < 500, answer.text
+    seen = [(await wire.ask(call, bearer(company, "operator"))).text for call in calls.values()]
+    wire.tear()
+    assert sum(company.canary in text for text in seen) > 8
+
+
+def own_wish(company: Company, name: str) -> Wish:
+    """Ask for what is one's own."""
+    return Wish(random.Random(name), random.Random(1), company, company, absent=False)
+
+
+KINDS = {"instance_id": "instance", "task_id": "task", "letter_id": "letter", "effect_id": "effect"}
+GIVEN: dict[str, Any] = {
+    "event": "confirmed",
+    "by": "eve",
+    "to": "eve",
+    "decision": "confirmed",
+    "from_step": "ask",
+    "node": "ask",
+    "timeout": 5.0,
+    "delay": 5.0,
+}
+LISTS = ("tasks", "dead_letters")  # of an instance that is not there: empty
+
+
+def verbs_about_one() -> list[tuple[str, str]]:
+    """Every verb of the engine that takes an id first, and the name of that parameter."""
+    found = inspect.getmembers(Engine, inspect.iscoroutinefunction)
+    firsts = [(name, next(islice(inspect.signature(verb).parameters, 1, None), "")) for name, verb in found]
+    return [(name, first) for name, first in firsts if first in KINDS and not name.startswith("_")]
+
+
+@pytest.mark.parametrize(("name", "first"), verbs_about_one())
+async def test_a_view_of_the_engine_for_one_company_finds_nothing_of_the_other(
+    world: World, name: str, first: str
+) -> None:
+    mine, theirs = world.companies
+    verb = getattr(world.engine.for_org(mine.name), name)
+    needed = inspect.signature(verb).parameters
+    more = {key: GIVEN[key] for key in needed if key in GIVEN} | ({"by": "eve"} if "wishes" in needed else {})
+    foreign = theirs.ids[KINDS[first]][0]
+    if name in LISTS:
+        assert await verb(foreign) == []
+        return
+    refusals = []
+    for id in (foreign, absent_like(foreign, 1)):
+        with pytest.raises(NotFound) as caught:
+            await verb(id, **more)
+        refusals.append((caught.value.code, caught.value.message.replace(id, "").replace(UUID(id).hex, "")))
+    assert refusals[0] == refusals[1]
+
+
+def test_there_are_verbs_to_try() -> None:
+    assert len(verbs_about_one()) > 20

@@ -201,3 +201,139 @@ def test_functions_with_raised_rights_pin_their_search_path(db: Db) -> None:
         """
     ).fetchall()
     assert loose == []
+
+
+# --- the catalogue: what is added later is covered as well, or these tests say so -------------------------------------
+
+# Tables without an organisation: none of them tells a tenant anything.
+OF_NOBODY = {"schema_version", "workers", "upkeep", "upkeep_runs"}
+VERBS: dict[str, str] = {
+    "start": "select holdfast.start('order', org => %(org)s)",
+    "signal": "select holdfast.signal(%(instance)s, 'go', org => %(org)s)",
+    "signal_key": "select holdfast.signal_key('go', 'key', org => %(org)s)",
+    "cancel": "select holdfast.cancel(%(instance)s, org => %(org)s)",
+    "get": "select holdfast.get(%(instance)s, org => %(org)s)",
+    "decide": "select holdfast.decide(%(instance)s, 'approved', org => %(org)s)",
+}
+ABOUT_ONE = ("signal", "cancel", "get", "decide")
+
+
+@pytest.fixture
+def login(world: Db) -> Db:
+    """A login that a tenant's own program would have: the role, and one organisation it may act for."""
+    world.execute("create role visitor in role holdfast_tenant")
+    world.execute("insert into holdfast.tenant_grants (role_name, org_id) values ('visitor', 'acme')")
+    return world
+
+
+def told(db: Db, statement: str, **values: Any) -> tuple[str | None, str]:
+    """What a visitor is answered: how it was refused and in which words, or what was found."""
+    try:
+        with db.transaction():
+            db.execute("set local session authorization visitor")
+            return None, str(db.execute(statement, values).fetchall())
+    except psycopg.Error as error:
+        return error.sqlstate, str(error.diag.message_primary)
+
+
+def test_every_table_of_tenants_lets_them_see_their_own_rows_only(db: Db) -> None:
+    loose = db.execute(
+        """
+        select c.oid::regclass::text from pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attname = 'org_id'
+        where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+          and not exists (
+              select from pg_policy p where p.polrelid = c.oid
+              and p.polroles = array['holdfast_tenant'::regrole::oid] and p.polpermissive
+              and pg_get_expr(p.polqual, c.oid) ~ 'org_id .*NULLIF\\(current_setting\\(''holdfast.org''')
+        """
+    ).fetchall()
+    assert loose == []
+
+
+def test_no_other_policy_and_no_other_role_opens_a_table(db: Db) -> None:
+    policies = db.execute(
+        "select distinct polname, polroles::regrole[]::text from pg_policy p join pg_class c on c.oid = p.polrelid"
+        " where c.relnamespace = 'holdfast'::regnamespace order by 1"
+    ).fetchall()
+    assert policies == [("tenant", "{holdfast_tenant}"), ("worker", "{holdfast_worker}")]
+    readers = db.execute(
+        """
+        select distinct grantee::regrole::text from pg_class c, aclexplode(c.relacl) as g
+        where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p', 'v', 'm') and grantee <> c.relowner
+        """
+    ).fetchall()
+    assert {name for (name,) in readers} == {"holdfast_tenant", "holdfast_worker", "holdfast_maintenance"}
+
+
+def test_tables_without_an_organisation_are_closed_to_tenants(db: Db) -> None:
+    tables = db.execute(
+        """
+        select c.relname, has_any_column_privilege('holdfast_tenant', c.oid, 'select') from pg_class c
+        where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+          and not exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id')
+        """
+    ).fetchall()
+    assert dict(tables) == dict.fromkeys({name for name, _ in tables}, False)
+    assert {name for name, _ in tables} == OF_NOBODY
+
+
+def test_views_look_with_the_eyes_of_whoever_asks(db: Db) -> None:
+    views = db.execute(
+        "select relname from pg_class where relnamespace = 'holdfast'::regnamespace and (relkind in ('m', 'f')"
+        " or relkind = 'v' and not coalesce(reloptions, '{}') @> array['security_invoker=true'])"
+    ).fetchall()
+    assert views == []
+
+
+def test_the_roles_are_bound_by_the_policies(db: Db) -> None:
+    roles = db.execute(
+        "select rolname, rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin from pg_roles"
+        " where rolname in ('holdfast_tenant', 'holdfast_worker', 'holdfast_maintenance')"
+    ).fetchall()
+    assert dict(roles) == {"holdfast_tenant": False, "holdfast_worker": False, "holdfast_maintenance": False}
+    owned = db.execute("select count(*) from pg_class where relowner::regrole::text like 'holdfast\\_%'").fetchone()
+    assert owned == (0,)
+    for role in ("holdfast_worker", "holdfast_maintenance"):
+        assert db.execute("select pg_has_role('holdfast_tenant', %s, 'member')", (role,)).fetchone() == (False,)
+
+
+@pytest.mark.parametrize("setting", [None, "", "globex"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_login_acts_for_its_own_organisation_only(login: Db, verb: str, setting: str | None) -> None:
+    """Named in the call, in the setting, or in both: somebody else's organisation is refused at once."""
+    if setting is not None:
+        login.execute("select set_config('holdfast.org', %s, true)", (setting,))
+    [(theirs,)] = login.execute("select id from holdfast.instances where org_id = 'globex'").fetchall()
+    state, message = told(login, VERBS[verb], instance=theirs, org="globex")
+    assert state == "HF403"
+    assert message == 'Login "visitor" may not act for organisation "globex"'
+
+
+@pytest.mark.parametrize("verb", ABOUT_ONE)
+def test_what_others_have_is_like_what_nobody_has(login: Db, verb: str) -> None:
+    [(theirs,)] = login.execute("select id from holdfast.instances where org_id = 'globex'").fetchall()
+    nobody = rows.instance()["id"]
+    for org in (None, "acme"):
+        foreign = told(login, VERBS[verb], instance=theirs, org=org)
+        absent = told(login, VERBS[verb], instance=nobody, org=org)
+        assert foreign[0] == absent[0] == (None if verb == "get" else "HF404")
+        assert foreign[1].replace(str(theirs), "") == absent[1].replace(str(nobody), "")
+
+
+def test_each_verb_that_tenants_may_call_is_tried(db: Db) -> None:
+    defined = db.execute(
+        "select distinct proname from pg_proc where pronamespace = 'holdfast'::regnamespace and prosecdef"
+        " and has_function_privilege('holdfast_tenant', oid, 'execute')"
+    ).fetchall()
+    assert {name for (name,) in defined} == set(VERBS)
+
+
+def test_the_same_key_starts_one_instance_in_each_organisation(login: Db) -> None:
+    start = "select holdfast.start('order', key => 'k-1', org => %s)"
+    [(theirs,)] = login.execute(start, ("globex",)).fetchall()
+    with login.transaction():
+        login.execute("set local session authorization visitor")
+        [(mine,)] = login.execute(start, ("acme",)).fetchall()
+        assert login.execute(start, ("acme",)).fetchall() == [(mine,)]
+    assert mine != theirs

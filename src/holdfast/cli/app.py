@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Final
 
 import typer
 
+from holdfast.cli.advance import advance
+from holdfast.cli.bench import bench
 from holdfast.cli.control import abort, cancel, pause, resume
 from holdfast.cli.db import db
 from holdfast.cli.dead_letters import dead_letters
@@ -15,15 +18,23 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.effects import effects
 from holdfast.cli.flows import flows
 from holdfast.cli.instances import instances
+from holdfast.cli.keys import keys
 from holdfast.cli.maintain import maintain
 from holdfast.cli.migrate import migrate, revert_migration
 from holdfast.cli.output import complain, say
 from holdfast.cli.output import show as show_facts
+from holdfast.cli.publish import publish
 from holdfast.cli.requeue import requeue
 from holdfast.cli.rerun import rerun
+from holdfast.cli.server import server
 from holdfast.cli.show import show
+from holdfast.cli.signal import signal
+from holdfast.cli.start import start
 from holdfast.cli.stuck import stuck
 from holdfast.cli.tasks import tasks
+from holdfast.cli.timeline import timeline
+from holdfast.cli.up import up
+from holdfast.cli.validate import schema, validate
 from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
@@ -34,21 +45,31 @@ app = typer.Typer(
     help="Durable workflows on PostgreSQL.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
-app.command()(worker)
-app.command()(doctor)
-app.command()(maintain)
-for verb in (flows, instances, show, cancel, abort, pause, resume, requeue, rerun, migrate, revert_migration):
-    app.command()(verb)
-app.add_typer(stuck, name="stuck")
-app.add_typer(db, name="db")
-app.add_typer(dead_letters, name="dead-letters")
-app.add_typer(effects, name="effects")
-app.add_typer(tasks, name="tasks")
+PANELS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
+    "Run": (up, server, worker),
+    "Define": (validate, schema, publish, flows),
+    "Instances": (start, advance, signal, instances, show, timeline, cancel, abort, pause, resume),
+    "Repair": (requeue, rerun, migrate, revert_migration),
+    "Look after": (doctor, maintain, bench),
+}
+GROUPS: Final = {
+    "Instances": {"tasks": tasks},
+    "Repair": {"dlq": dead_letters, "effects": effects, "stuck": stuck},
+    "Look after": {"db": db, "keys": keys},
+}
+NAMES: Final = {instances: "list"}
+for panel, verbs in PANELS.items():
+    for verb in verbs:
+        app.command(NAMES.get(verb), rich_help_panel=panel)(verb)
+    for name, group in GROUPS.get(panel, {}).items():
+        app.add_typer(group, name=name, rich_help_panel=panel)
+# Names they had before; scripts may know them.
+app.command("instances", hidden=True)(instances)
+app.add_typer(dead_letters, name="dead-letters", hidden=True)
 
 
-@app.command()
+@app.command(rich_help_panel="Look after")
 def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The version of Holdfast, of its schema and of Python."""
     if json:
@@ -60,7 +81,7 @@ def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def main() -> None:
     """Every error becomes one line with its code and an exit code; a defect of ours shows its traceback when asked."""
     try:
-        app()
+        app(prog_name="holdfast")
     except HoldfastError as error:
         complain(error)
         sys.exit(error.exit_code)

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.output import complain, say, table
+from holdfast.cli.completion import complete_flow, complete_status
+from holdfast.cli.output import complain, say, table, tracked
 from holdfast.cli.output import show as show_facts
+from holdfast.cli.place import Place, actor, anywhere, place
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.errors import HoldfastError, Refused
-from holdfast.runtime.engine import Engine
-from holdfast.runtime.sync import SyncEngine
 from holdfast.store.reads import Instance
 
 AT_ONCE: Final = 32
 SOME_LEFT: Final = 5
 UNFINISHED: Final = tuple(str(status) for status in InstanceStatus if status not in TERMINAL)
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The instances' ids.")]
-By = Annotated[str, typer.Option("--by", help="Who does it, for the audit trail.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The instances' ids.")]
+By = Annotated[str | None, typer.Option("--by", help="Who does it, for the audit trail.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit trail.")]
-Flow = Annotated[str | None, typer.Option("--flow", help="Instead of ids: all instances of this flow.")]
-Status = Annotated[str | None, typer.Option("--status", help="Instead of ids: all instances in this status.")]
+Flow = Annotated[
+    str | None,
+    typer.Option("--flow", help="Instead of ids: all instances of this flow.", autocompletion=complete_flow),
+]
+Status = Annotated[
+    str | None,
+    typer.Option("--status", help="Instead of ids: all instances in this status.", autocompletion=complete_status),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="With --flow or --status: at most this many.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show which instances are meant.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before many are changed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-Deed = Callable[[Engine, str], Awaitable[Instance]]
+Deed = Callable[[Place, str, str], Instance]
 
 
 class Meant:
@@ -42,7 +48,7 @@ class Meant:
             raise Refused(
                 "Instances are named by their ids, or by --flow and --status.",
                 code="INSTANCES_NOT_NAMED",
-                hint="Give one or the other; `holdfast instances` lists what there is.",
+                hint="Give one or the other; `holdfast list` shows what there is.",
             )
         self.ids = list(dict.fromkeys(ids or ()))
         self._flow = flow
@@ -53,7 +59,7 @@ class Meant:
     def is_filter(self) -> bool:
         return not self.ids
 
-    def found(self, engine: SyncEngine, statuses: Iterable[str]) -> list[Instance]:
+    def found(self, engine: Place, statuses: Iterable[str]) -> list[Instance]:
         """What the filter means now: of those statuses unless it names one."""
         if not self.is_filter:
             return [engine.get(id) for id in self.ids]
@@ -62,7 +68,7 @@ class Meant:
             found += self._in_status(engine, status, self._limit - len(found))
         return found
 
-    def _in_status(self, engine: SyncEngine, status: str, most: int) -> list[Instance]:
+    def _in_status(self, engine: Place, status: str, most: int) -> list[Instance]:
         found: list[Instance] = []
         after: str | None = None
         while len(found) < most:
@@ -74,9 +80,10 @@ class Meant:
         return found
 
 
+@anywhere
 def cancel(
-    by: By,
     ids: Ids = None,
+    by: By = None,
     reason: Reason = None,
     flow: Flow = None,
     status: Status = None,
@@ -87,14 +94,15 @@ def cancel(
 ) -> None:
     """Stop instances and take back what they have done; exit code 5: some could not be stopped."""
     _change(
-        "cancel", lambda engine, id: engine.cancel(id, by=by, reason=reason), UNFINISHED,
+        "cancel", by, lambda engine, id, by: engine.cancel(id, by=by, reason=reason), UNFINISHED,
         Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
     )  # fmt: skip
 
 
+@anywhere
 def abort(
-    by: By,
     ids: Ids = None,
+    by: By = None,
     reason: Reason = None,
     flow: Flow = None,
     status: Status = None,
@@ -105,14 +113,15 @@ def abort(
 ) -> None:
     """End instances at once and take back nothing; exit code 5: some could not be ended."""
     _change(
-        "abort", lambda engine, id: engine.abort(id, by=by, reason=reason), UNFINISHED,
+        "abort", by, lambda engine, id, by: engine.abort(id, by=by, reason=reason), UNFINISHED,
         Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
     )  # fmt: skip
 
 
+@anywhere
 def pause(
-    by: By,
     ids: Ids = None,
+    by: By = None,
     reason: Reason = None,
     flow: Flow = None,
     status: Status = None,
@@ -123,14 +132,15 @@ def pause(
 ) -> None:
     """Let instances begin nothing new until they are resumed; exit code 5: some could not be paused."""
     _change(
-        "pause", lambda engine, id: engine.suspend(id, by=by, reason=reason), ("pending", "running"),
+        "pause", by, lambda engine, id, by: engine.suspend(id, by=by, reason=reason), ("pending", "running"),
         Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
     )  # fmt: skip
 
 
+@anywhere
 def resume(
-    by: By,
     ids: Ids = None,
+    by: By = None,
     flow: Flow = None,
     status: Status = None,
     limit: Limit = 1000,
@@ -140,15 +150,24 @@ def resume(
 ) -> None:
     """Let paused instances go on; exit code 5: some could not be resumed."""
     _change(
-        "resume", lambda engine, id: engine.resume(id, by=by), ("suspended",),
+        "resume", by, lambda engine, id, by: engine.resume(id, by=by), ("suspended",),
         Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
     )  # fmt: skip
 
 
 def _change(
-    verb: str, deed: Deed, statuses: Iterable[str], meant: Meant, *, dry_run: bool, yes: bool, json: bool
+    verb: str,
+    by: str | None,
+    deed: Deed,
+    statuses: Iterable[str],
+    meant: Meant,
+    *,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
 ) -> None:
-    with SyncEngine() as engine:
+    who = actor(by)
+    with place() as engine:
         if meant.is_filter or dry_run:
             chosen = meant.found(engine, statuses)
             if dry_run:
@@ -158,32 +177,31 @@ def _change(
             ids: Sequence[str] = [instance.id for instance in chosen]
         else:
             ids = meant.ids
-        done, refused = engine.run(_all(engine.engine, deed, ids))
+        done, refused = _all(lambda id: deed(engine, id, who), ids, verb)
     if len(ids) == 1 and refused and not meant.is_filter:
         raise refused[0][1]
     _answer(done, refused, json=json)
 
 
-async def _all(
-    engine: Engine, deed: Deed, ids: Sequence[str]
+def _all(
+    deed: Callable[[str], Instance], ids: Sequence[str], verb: str
 ) -> tuple[list[Instance], list[tuple[str, HoldfastError]]]:
     """Each by itself: what one refuses does not stop the others."""
     done: list[Instance] = []
     refused: list[tuple[str, HoldfastError]] = []
-    gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(id: str) -> Instance | HoldfastError:
-        async with gate:
-            try:
-                return await deed(engine, id)
-            except HoldfastError as refusal:
-                return refusal
+    def one(id: str) -> Instance | HoldfastError:
+        try:
+            return deed(id)
+        except HoldfastError as refusal:
+            return refusal
 
-    for id, outcome in zip(ids, await asyncio.gather(*map(one, ids)), strict=True):
-        if isinstance(outcome, HoldfastError):
-            refused.append((id, outcome))
-        else:
-            done.append(outcome)
+    with ThreadPoolExecutor(min(AT_ONCE, len(ids)) or 1) as threads:
+        for id, outcome in zip(ids, tracked(threads.map(one, ids), len(ids), verb), strict=True):
+            if isinstance(outcome, HoldfastError):
+                refused.append((id, outcome))
+            else:
+                done.append(outcome)
     return done, refused
 
 

@@ -1,4 +1,4 @@
-"""`holdfast dead-letters`: what was given up on. The organisation is HOLDFAST_ORG."""
+"""`holdfast dlq`, also called `dead-letters`: what was given up on. The organisation is HOLDFAST_ORG."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.output import say, show
+from holdfast.cli.output import busy, say, show, table
+from holdfast.cli.place import actor, anywhere, place
+from holdfast.cli.wording import error_words
 from holdfast.runtime.dead_letters import LetterFilter, Resolved
-from holdfast.runtime.sync import SyncEngine
 from holdfast.store.dead_letters import DeadLetter
 
 dead_letters = typer.Typer(help="Look at dead letters, put them back, let them go.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[LETTER]...", help="The letters' ids.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="LETTER", help="The letters' ids.")]
 Instance = Annotated[str | None, typer.Option("--instance", help="Only letters of this instance.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only letters with this reason.")]
 Source = Annotated[str | None, typer.Option("--source", help="Only signal, work or effect.")]
 All = Annotated[bool, typer.Option("--all", help="Every open letter of the organisation.")]
-By = Annotated[str, typer.Option("--by", help="Who does it.")]
+By = Annotated[str | None, typer.Option("--by", help="Who does it.")]
 Why = Annotated[str, typer.Option("--why", help="Why; it stands in the audit trail.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be done.")]
 
 
 @dead_letters.command("list")
+@anywhere
 def list_letters(
     instance: Instance = None,
     reason: Reason = None,
@@ -36,24 +38,24 @@ def list_letters(
     json: Json = False,
 ) -> None:
     """Open letters, newest first."""
-    with SyncEngine() as engine:
+    with place() as engine:
         found = engine.dead_letters(instance, reason=reason, source=source, after=after, limit=limit)
     if json:
         typer.echo(text_json.dumps([_plain(letter) for letter in found]))
         return
-    for letter in found:
-        when = f"{letter.created_at:%Y-%m-%d %H:%M:%S}"
-        say(f"{letter.id}  {when}  {letter.source}  {letter.reason}  {letter.instance_id}")
-    if not found:
+    if found:
+        table(("id", "since", "source", "instance", "reason"), [_row(letter) for letter in found])
+    else:
         say("There are no dead letters.")
 
 
 @dead_letters.command("show")
+@anywhere
 def show_letter(
     id: Annotated[str, typer.Argument(metavar="LETTER", help="The letter's id.")], json: Json = False
 ) -> None:
     """One letter with its envelope, error, worker and, if it is resolved, by whom and why."""
-    with SyncEngine() as engine:
+    with place() as engine:
         letter = engine.dead_letter(id)
     facts = _plain(letter)
     if not json:
@@ -62,10 +64,11 @@ def show_letter(
 
 
 @dead_letters.command("replay")
+@anywhere
 def replay_letters(
-    by: By,
     why: Why,
     ids: Ids = None,
+    by: By = None,
     instance: Instance = None,
     reason: Reason = None,
     source: Source = None,
@@ -74,17 +77,18 @@ def replay_letters(
     json: Json = False,
 ) -> None:
     """Put back what the letters are about: those named, or all that match; exit code 5: some could not be."""
-    wanted = _wanted(instance, reason, source, all)
-    with SyncEngine() as engine:
-        done = engine.replay_dead_letters(ids or None, filter=wanted, by=by, reason=why, dry_run=dry_run)
+    wanted, who = _wanted(instance, reason, source, all), actor(by)
+    with place() as engine, busy("Dead letters"):
+        done = engine.replay_dead_letters(ids or None, filter=wanted, by=who, reason=why, dry_run=dry_run)
     _answer(done, "put back", json=json)
 
 
 @dead_letters.command("discard")
+@anywhere
 def discard_letters(
-    by: By,
     why: Why,
     ids: Ids = None,
+    by: By = None,
     instance: Instance = None,
     reason: Reason = None,
     source: Source = None,
@@ -93,9 +97,9 @@ def discard_letters(
     json: Json = False,
 ) -> None:
     """Let go of letters: those named, or all that match; exit code 5: some could not be."""
-    wanted = _wanted(instance, reason, source, all)
-    with SyncEngine() as engine:
-        done = engine.discard_dead_letters(ids or None, filter=wanted, by=by, reason=why, dry_run=dry_run)
+    wanted, who = _wanted(instance, reason, source, all), actor(by)
+    with place() as engine, busy("Dead letters"):
+        done = engine.discard_dead_letters(ids or None, filter=wanted, by=who, reason=why, dry_run=dry_run)
     _answer(done, "let go", json=json)
 
 
@@ -114,6 +118,12 @@ def _answer(done: Resolved, verb: str, *, json: bool) -> None:
         say(f"{done.count} dead letters were {verb}." + (f" {len(done.left)} could not be." if done.left else ""))
     if done.left:
         raise typer.Exit(5)
+
+
+def _row(letter: DeadLetter) -> tuple[str, ...]:
+    why = error_words(letter.error) if letter.error else ""
+    told = why if why.startswith(letter.reason) else f"{letter.reason}  {why}".rstrip()
+    return letter.id, f"{letter.created_at:%Y-%m-%d %H:%M:%S}", letter.source, letter.instance_id, told
 
 
 def _plain(letter: DeadLetter) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as text_json
 from typing import Annotated
 
 import msgspec
 import typer
 
-from holdfast.cli.output import say, show
+from holdfast.cli.output import say, show, table, tracked
+from holdfast.cli.place import anywhere, place
 from holdfast.errors import NotFound
-from holdfast.runtime.engine import Engine
 from holdfast.store.effects import Effect
 
 effects = typer.Typer(
@@ -23,28 +22,28 @@ InstanceId = Annotated[str, typer.Argument(metavar="INSTANCE", help="The instanc
 
 
 @effects.command("list")
+@anywhere
 def list_(instance: InstanceId, json: Json = False) -> None:
     """The effects of an instance, oldest first."""
-    found = asyncio.run(_list(instance))
+    found = _list(instance)
     if json:
         print(text_json.dumps([msgspec.to_builtins(effect) for effect in found], default=str))
         return
-    for effect in found:
-        problem = f"  {effect.error['code']}" if effect.error else ""
-        attempts = f"{effect.attempts}/{effect.max_attempts}"
-        say(f"{effect.id}  {effect.status:<11}  {attempts:>5}  {effect.kind}  {effect.target}{problem}")
-    if not found:
+    if found:
+        table(("id", "status", "attempts", "kind", "target"), [_row(effect) for effect in found])
+    else:
         say("The instance has no effects.")
 
 
 @effects.command("show")
+@anywhere
 def show_(
     instance: InstanceId,
     effect: Annotated[str, typer.Argument(metavar="EFFECT", help="The effect's id.")],
     json: Json = False,
 ) -> None:
     """One effect with what it was asked to do and the evidence of its last attempt."""
-    found = next((one for one in asyncio.run(_list(instance)) if one.id == effect), None)
+    found = next((one for one in _list(instance) if one.id == effect), None)
     if found is None:
         raise NotFound(
             f"The instance {instance} has no effect {effect}.",
@@ -55,6 +54,7 @@ def show_(
 
 
 @effects.command()
+@anywhere
 def replay(
     effect: Annotated[list[str], typer.Argument(metavar="EFFECT...", help="The ids of dead effects.")],
     by: Annotated[str | None, typer.Option(help="Who wants it; stands in the audit trail.")] = None,
@@ -62,18 +62,20 @@ def replay(
     json: Json = False,
 ) -> None:
     """Deliver dead effects again, under the same key; a worker takes them on."""
-    replayed = asyncio.run(_replay(effect, by, reason))
+    with place() as engine:
+        replayed = [engine.replay_effect(id, by=by, reason=reason) for id in tracked(effect, len(effect), "replay")]
     if json:
         print(text_json.dumps({"replayed": [one.id for one in replayed]}))
     else:
         say(f"{len(replayed)} effect{'' if len(replayed) == 1 else 's'} will be delivered again.")
 
 
-async def _list(instance: str) -> list[Effect]:
-    async with Engine() as engine:
-        return await engine.effects(instance)
+def _row(effect: Effect) -> tuple[str, ...]:
+    problem = f"  {effect.error['code']}" if effect.error else ""
+    attempts = f"{effect.attempts} of {effect.max_attempts}"
+    return effect.id, effect.status, attempts, effect.kind, f"{effect.target}{problem}"
 
 
-async def _replay(ids: list[str], by: str | None, reason: str | None) -> list[Effect]:
-    async with Engine() as engine:
-        return [await engine.replay_effect(id, by=by, reason=reason) for id in ids]
+def _list(instance: str) -> list[Effect]:
+    with place() as engine:
+        return engine.effects(instance)

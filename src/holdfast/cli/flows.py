@@ -9,16 +9,18 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from holdfast.cli.completion import complete_flow
 from holdfast.cli.output import console, say, show_all, table
 from holdfast.cli.output import show as show_facts
+from holdfast.cli.place import Place, anywhere, place
 from holdfast.cli.spans import shown
 from holdfast.compiler.graph import Graph
 from holdfast.compiler.mermaid import to_mermaid
 from holdfast.compiler.picture import draw
+from holdfast.compiler.steps import is_steps
 from holdfast.definitions.printing import code_of
 from holdfast.definitions.sources import is_written
 from holdfast.errors import Refused
-from holdfast.runtime.sync import SyncEngine
 from holdfast.store.flows import FlowDocument, FlowVersion
 
 
@@ -30,8 +32,12 @@ class Form(StrEnum):
     JSON = "json"
 
 
+@anywhere
 def flows(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this flow: all its versions.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Only this flow: all its versions.", autocompletion=complete_flow),
+    ] = None,
     version: Annotated[
         int | None, typer.Option("--version", min=1, max=2**31 - 1, help="This version; else the newest.")
     ] = None,
@@ -40,7 +46,7 @@ def flows(
 ) -> None:
     """The flows that can be started; of one flow its versions, its code, a drawing or everything as JSON."""
     form = Form.JSON if json else form
-    with SyncEngine() as engine:
+    with place() as engine:
         if name is None and (version is not None or form not in (Form.TABLE, Form.JSON)):
             raise Refused(
                 "Which flow is meant?", code="FLOW_NOT_NAMED", hint="Write its name: `holdfast flows NAME --as code`."
@@ -57,7 +63,7 @@ def flows(
         print(PRINTERS[form](flow).rstrip("\n"))
 
 
-def _versions(engine: SyncEngine, name: str) -> Sequence[FlowVersion]:
+def _versions(engine: Place, name: str) -> Sequence[FlowVersion]:
     return engine.flows(name) or [engine.flow(name)]  # the second to say what is wrong with the name
 
 
@@ -95,6 +101,8 @@ def _mermaid(flow: FlowDocument) -> str:
 
 
 def _code(flow: FlowDocument) -> str:
+    if is_steps(flow.source):
+        return flow.source["yaml"]
     if not is_written(flow.source):
         raise Refused(
             f"{flow.name!r} version {flow.version} was published as a graph, so there is no code to print.",

@@ -1,4 +1,4 @@
-"""`holdfast instances`: which runs there are. The organisation is HOLDFAST_ORG."""
+"""`holdfast list`, also called `instances`: which runs there are. The organisation is HOLDFAST_ORG."""
 
 from __future__ import annotations
 
@@ -7,24 +7,33 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from holdfast.cli.completion import complete_flow, complete_status
+from holdfast.cli.given import read_attributes
 from holdfast.cli.output import say, table
 from holdfast.cli.output import show as show_facts
+from holdfast.cli.place import anywhere, place
 from holdfast.cli.spans import take_since
 from holdfast.cli.wording import error_words
-from holdfast.runtime.sync import SyncEngine
 from holdfast.runtime.views import Page
 from holdfast.store.reads import Instance
 
 _TROUBLED: Final = frozenset({"failed", "dlq", "rolling_back", "suspended"})
 
 
+@anywhere
 def instances(
-    flow: Annotated[str | None, typer.Option("--flow", help="Only of this flow.")] = None,
-    status: Annotated[str | None, typer.Option("--status", help="Only in this status.")] = None,
+    flow: Annotated[str | None, typer.Option("--flow", help="Only of this flow.", autocompletion=complete_flow)] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="Only in this status.", autocompletion=complete_status)
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only those started with this idempotency key.")] = None,
     business_key: Annotated[
         str | None, typer.Option("--business-key", help="Only those with this business key.")
     ] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option("--attribute", help="Only with this NAME=VALUE; all of several must fit.")
+    ] = None,
+    started_by: Annotated[str | None, typer.Option("--started-by", help="Only what this person started.")] = None,
     since: Annotated[
         str | None, typer.Option("--since", help="Only those started since: 90m, 3d, 2026-01-31T08:00.")
     ] = None,
@@ -33,11 +42,12 @@ def instances(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Instances, newest first."""
-    moment = take_since(since)
-    with SyncEngine() as engine:
+    moment, attributes = take_since(since), read_attributes(attribute or ())
+    with place() as engine:
         page = engine.list(
-            flow=flow, status=status, key=key, business_key=business_key, since=moment, after=after, limit=limit
-        )
+            flow=flow, status=status, key=key, business_key=business_key, subject_id=started_by,
+            attributes=attributes, since=moment, after=after, limit=limit,
+        )  # fmt: skip
     if json:
         show_facts(msgspec.to_builtins(page), json=True)
     elif not page.items:

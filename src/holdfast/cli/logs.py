@@ -10,7 +10,7 @@ from typing import Any, Final
 from holdfast.errors import HoldfastError
 from holdfast.settings import LOG_LEVELS
 
-FIELDS: Final = ("flow", "instance", "step")  # what a record may carry in `extra`
+FIELDS: Final = ("flow", "instance", "step", "request_id")  # what a record may carry in `extra`
 _HANDLER: Final = "holdfast"
 
 

@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli import logs
 from holdfast.cli.doctor import address
-from holdfast.cli.output import say, show
+from holdfast.cli.output import busy, say, show
 from holdfast.errors import StoreError
 from holdfast.runtime.maintenance import Maintenance, run_once
 from holdfast.runtime.retention import Retention
@@ -32,7 +32,8 @@ def maintain(
         logs.configure(json=json, level=Settings.from_environment().log_level)
         asyncio.run(_serve(retention))
         return
-    done = run_once(address(), retention)
+    with busy("Upkeep"):
+        done = run_once(address(), retention)
     _show(done, json=json)
     failed = [upkeep.task for upkeep in done if upkeep.error is not None]
     if failed:

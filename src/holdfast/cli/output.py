@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json as text_json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, cast
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
-from holdfast.errors import DefinitionError, HoldfastError
+from holdfast.errors import DefinitionError, HoldfastError, InputInvalid
 
+T = TypeVar("T")
+MANY: Final = 10  # from here on a bar is worth its line
 _SECRETS: Final = (re.compile(r"(?<=://)([^:/@]*):[^@]*(?=@)"), re.compile(r"(\bpassword\s*=\s*)('[^']*'|[^\s&]+)"))
 
 
@@ -48,13 +52,48 @@ def say(sentence: str) -> None:
     console().print(escape(sentence))
 
 
+def tracked(items: Iterable[T], count: int, what: str) -> Iterator[T]:
+    """The items, while a bar on the terminal counts them; it is gone when they are through."""
+    screen = console(stderr=True)
+    with Progress(console=screen, transient=True, disable=count < MANY or not screen.is_terminal) as bar:
+        task = bar.add_task(what, total=count)
+        for item in items:
+            yield item
+            bar.advance(task)
+
+
+@contextmanager
+def busy(what: str) -> Generator[None]:
+    """A sign of life on the terminal while something takes its time."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    with screen.status(escape(what)):
+        yield
+
+
+def warn(sentence: str) -> None:
+    """Beside the result, never in it."""
+    console(stderr=True).print(f"[yellow]{escape(sentence)}[/yellow]")
+
+
 def complain(error: HoldfastError) -> None:
     screen = console(stderr=True)
     hint = f" {escape(error.hint)}" if error.hint else ""
     screen.print(f"[bold red]{escape(f'[{error.code}]')}[/bold red] {escape(error.message)}{hint}")
+    listed: Sequence[Any] = ()
     if isinstance(error, DefinitionError):
-        for diagnostic in error.diagnostics:
-            screen.print(f"  {escape(str(diagnostic))}")
+        listed = error.diagnostics
+    elif isinstance(error, InputInvalid) and len(error.misfits) > 1:  # one alone stands in the message
+        listed = error.misfits
+    for each in listed:
+        screen.print(f"  {escape(_written(each))}")
+
+
+def _written(found: Any) -> str:
+    """A problem in one line; a misfit is a pair of where and what."""
+    return ": ".join(map(str, cast("tuple[object, ...]", found))) if isinstance(found, tuple) else str(found)
 
 
 def without_password(dsn: str) -> str:

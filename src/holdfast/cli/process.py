@@ -34,7 +34,7 @@ def run(target: str, options: dict[str, Any], lifeline: int | None = None) -> No
     else:
         with socket.socket(fileno=lifeline) as supervisor:
             asyncio.run(_serve(target, options, supervisor))
-    _leave_stuck_threads()
+    leave_stuck_threads()
 
 
 async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket | None) -> None:
@@ -67,7 +67,7 @@ def _on_orphaned(lifeline: socket.socket, leave: asyncio.Event) -> None:
     leave.set()
 
 
-def _leave_stuck_threads() -> None:
+def leave_stuck_threads() -> None:
     """A blocking handler that outlived its grace time must not keep the process: its result would be refused anyway."""
     deadline = time.monotonic() + _PATIENCE
     stuck = [thread for thread in threading.enumerate() if thread.name.startswith(_HANDLER_THREADS)]

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, Final, cast
 from uuid import UUID
 
+from holdfast.cli.place import Place
 from holdfast.compiler.compiled import Compiled
 from holdfast.core.ids import COMPENSATE, CONTROL, FORWARD
 from holdfast.core.moments import to_datetime
 from holdfast.errors import DefinitionError, NotFound
-from holdfast.runtime.engine import Engine
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.reads import Event, Instance, Step
 from holdfast.store.tasks import Task
@@ -91,22 +91,22 @@ class Record:
         return wait
 
 
-async def read_record(engine: Engine, id: str, *, events: bool, now: datetime) -> Record:
-    instance = await engine.get(id)
+def read_record(engine: Place, id: str, *, events: bool, now: datetime) -> Record:
+    instance = engine.get(id)
     return Record(
         instance,
-        await _graph_of(engine, instance),
-        await engine.steps(id, all=True),
-        await engine.tasks(id, limit=MOST),
-        await engine.dead_letters(id, limit=MOST),
-        await engine.events(id) if events else None,
+        _graph_of(engine, instance),
+        engine.steps(id, all=True),
+        engine.tasks(id, limit=MOST),
+        engine.dead_letters(id, limit=MOST),
+        engine.events(id) if events else None,
         now,
     )
 
 
-async def _graph_of(engine: Engine, instance: Instance) -> Compiled | None:
+def _graph_of(engine: Place, instance: Instance) -> Compiled | None:
     try:
-        return (await engine.flow(instance.flow, instance.flow_version)).graph
+        return engine.flow(instance.flow, instance.flow_version).graph
     except (DefinitionError, NotFound):
         return None  # its steps can still be told
 

@@ -10,6 +10,7 @@ from holdfast.cli.record import Record, document
 from holdfast.cli.tree import fit
 from holdfast.cli.wording import error_words
 from holdfast.store.dead_letters import DeadLetter
+from holdfast.store.tasks import Task
 
 
 def remedies(record: Record, width: int) -> list[Text]:
@@ -21,11 +22,21 @@ def _commands(record: Record) -> Iterator[tuple[str, str]]:
     for task in record.tasks:
         if task.closed_at is None:
             due = "" if task.due_at is None else f", due {task.due_at:%Y-%m-%d %H:%M}"
-            yield f"{task.node} waits for a person{due}", f"holdfast tasks decide {task.id} confirmed --by NAME"
+            yield f"{task.node} waits for a person{due}", _answer(task, record)
     for letter in record.letters:
         yield _about(letter), f"holdfast requeue {letter.id} --by NAME --reason WHY"
     if instance.status == "suspended":
         yield "The instance is paused", f"holdfast resume {instance.id} --by NAME"
+
+
+def _answer(task: Task, record: Record) -> str:
+    """A workflow of steps is advanced by events; any other task is decided."""
+    graph = record.graph
+    if graph is None or graph.kind != "steps" or task.node not in graph.adjacency:
+        return f"holdfast tasks decide {task.id} confirmed --by NAME"
+    events = dict.fromkeys(graph.edges[id].on for id in graph.adjacency[task.node])
+    offered = [event for event in events if event not in ("error", "timeout")]
+    return f"holdfast advance {task.instance_id} {'|'.join(offered)} --by NAME"
 
 
 def _about(letter: DeadLetter) -> str:

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from holdfast.cli.output import console
 from holdfast.cli.output import show as show_facts
+from holdfast.cli.place import Place, anywhere, place
 from holdfast.cli.record import Record, read_record
 from holdfast.cli.remedies import remedies
 from holdfast.cli.summary import summary
 from holdfast.cli.tree import Drawing, draw, fit
 from holdfast.core.status import TERMINAL
-from holdfast.runtime.sync import SyncEngine
 from holdfast.store.reads import Event
 
 INTERVAL: Final = 1.0  # seconds between two looks
@@ -30,6 +30,7 @@ NARROWEST: Final = 60
 ASCII: Final = str.maketrans("│├└─·…→↶", "|+`-,~><")
 
 
+@anywhere
 def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="The instance's id.")],
     events: Annotated[bool, typer.Option("--events", help="Add the audit trail.")] = False,
@@ -40,7 +41,7 @@ def show(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """An instance: its flow as a tree with live states, what it waits for, and what can be done about it."""
-    with SyncEngine() as engine:
+    with place() as engine:
         looks = _looks(engine, id, events, again=watch)
         with contextlib.suppress(KeyboardInterrupt) if watch else contextlib.nullcontext():
             if json:
@@ -53,11 +54,11 @@ def show(
                     _print(record, everything=all)
 
 
-def _looks(engine: SyncEngine, id: str, events: bool, *, again: bool) -> Iterator[Record]:
+def _looks(engine: Place, id: str, events: bool, *, again: bool) -> Iterator[Record]:
     """The instance as it is; with `again`, also as it becomes, until its end."""
     seen: Any = None
     while True:
-        record = engine.run(read_record(engine.engine, id, events=events, now=datetime.now(UTC)))
+        record = read_record(engine, id, events=events, now=datetime.now(UTC))
         is_over = record.instance.status in TERMINAL
         state = record.instance.version, [step.attempts for step in record.steps], record.letters
         if state != seen or (again and console().is_terminal):  # on a terminal also time goes on

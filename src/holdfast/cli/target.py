@@ -41,23 +41,23 @@ def load(target: str) -> Any:
 
 
 @asynccontextmanager
-async def opened(target: str) -> AsyncGenerator[Engine]:
-    """The application's engine, open and with at least one handler."""
-    application = load(target)
+async def opened(target: str | None, *, needs_handlers: bool = True) -> AsyncGenerator[Engine]:
+    """The application's engine, open and, if it needs any, with at least one handler; without a target a bare one."""
+    application = Engine() if target is None else load(target)
     if isinstance(application, Engine):
         engine, configure = application, None
     elif not callable(application):
-        raise _not_an_application(target)
+        raise _not_an_application(str(target))
     elif _takes_an_engine(application):
         engine, configure = Engine(), application
     else:
         engine, configure = await _answer(application), None
     if not isinstance(engine, Engine):
-        raise _not_an_application(target)
+        raise _not_an_application(str(target))
     async with engine:
         if configure is not None:
             await _answer(configure, engine)
-        if not (engine.handlers.names() or engine.calls.names()):
+        if needs_handlers and not (engine.handlers.names() or engine.calls.names()):
             raise HoldfastError(
                 f"{target!r} registers no handler, so this worker could do nothing.",
                 code="APP_WITHOUT_HANDLERS",

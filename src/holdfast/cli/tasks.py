@@ -8,21 +8,25 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.output import say, show
+from holdfast.cli.output import say, show, table
+from holdfast.cli.place import actor, anywhere, place
 from holdfast.errors import Refused
-from holdfast.runtime.sync import SyncEngine
 from holdfast.store.tasks import Task, TaskEvent
 
 tasks = typer.Typer(help="Look at human tasks, take them, give them back, decide them.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Id = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
-By = Annotated[str, typer.Option("--by", help="Who does it.")]
+By = Annotated[str | None, typer.Option("--by", help="Who does it.")]
 Role = Annotated[str | None, typer.Option("--role", help="Only tasks for this role.")]
 Roles = Annotated[list[str] | None, typer.Option("--role", help="A role they have; may be repeated.")]
 
+To = Annotated[str, typer.Option("--to", help="Who gets it.")]
+Why = Annotated[str | None, typer.Option("--reason", help="Why, for its history.")]
+
 
 @tasks.command("list")
+@anywhere
 def list_tasks(
     instance: Annotated[str | None, typer.Option("--instance", help="All tasks of this instance.")] = None,
     role: Role = None,
@@ -33,21 +37,22 @@ def list_tasks(
     json: Json = False,
 ) -> None:
     """What is open, most urgent first; of an instance, also what is over."""
-    with SyncEngine() as engine:
+    with place() as engine:
         found = engine.tasks(instance, role=role, assignee=assignee, status=status, after=after, limit=limit)
     if json:
         typer.echo(text_json.dumps([_plain(task) for task in found]))
         return
-    for task in found:
-        say(_line(task))
-    if not found:
+    if found:
+        table(("task", "status", "rank", "step", "for", "due"), [_row(task) for task in found])
+    else:
         say("There are no tasks.")
 
 
 @tasks.command("show")
+@anywhere
 def show_task(id: Id, json: Json = False) -> None:
     """A task and its history."""
-    with SyncEngine() as engine:
+    with place() as engine:
         task, events = engine.task(id), engine.task_events(id)
     if json:
         show({**_plain(task), "events": msgspec.to_builtins(events)}, json=True)
@@ -58,33 +63,54 @@ def show_task(id: Id, json: Json = False) -> None:
 
 
 @tasks.command()
-def claim(id: Id, by: By, role: Roles = None, json: Json = False) -> None:
+@anywhere
+def claim(id: Id, by: By = None, role: Roles = None, json: Json = False) -> None:
     """Take a task; exit code 5: somebody else has it, or it is over."""
-    with SyncEngine() as engine:
-        _answer(engine.claim(id, by=by, roles=role or None), json=json)
+    with place() as engine:
+        _answer(engine.claim(id, by=actor(by), roles=role or None), json=json)
 
 
 @tasks.command()
-def release(id: Id, by: By, json: Json = False) -> None:
+@anywhere
+def release(id: Id, by: By = None, json: Json = False) -> None:
     """Give a task back for others to take."""
-    with SyncEngine() as engine:
-        _answer(engine.release(id, by=by), json=json)
+    with place() as engine:
+        _answer(engine.release(id, by=actor(by)), json=json)
 
 
 @tasks.command()
+@anywhere
+def assign(id: Id, to: To, by: By = None, reason: Why = None, json: Json = False) -> None:
+    """Give a task to somebody, whoever has it now."""
+    with place() as engine:
+        _answer(engine.assign(id, to=to, by=actor(by), reason=reason), json=json)
+
+
+@tasks.command()
+@anywhere
+def delegate(id: Id, to: To, by: By = None, reason: Why = None, json: Json = False) -> None:
+    """Pass on a task that is in one's own hands."""
+    with place() as engine:
+        _answer(engine.delegate(id, to=to, by=actor(by), reason=reason), json=json)
+
+
+@tasks.command()
+@anywhere
 def decide(
     id: Id,
     decision: Annotated[str, typer.Argument(help="confirmed, rejected, or another one the step offers.")],
-    by: By,
+    by: By = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Why.")] = None,
     data: Annotated[str | None, typer.Option("--data", help="What was filled in, as JSON.")] = None,
     role: Roles = None,
     json: Json = False,
 ) -> None:
     """Decide a task; the flow goes on, or ends."""
-    given = _read(data)
-    with SyncEngine() as engine:
-        _answer(engine.decide(id, by=by, decision=decision, comment=comment, data=given, roles=role or None), json=json)
+    given, who = _read(data), actor(by)
+    with place() as engine:
+        _answer(
+            engine.decide(id, by=who, decision=decision, comment=comment, data=given, roles=role or None), json=json
+        )
 
 
 def _read(data: str | None) -> Any:
@@ -113,10 +139,10 @@ def _facts(task: Task) -> dict[str, Any]:
     return facts
 
 
-def _line(task: Task) -> str:
-    due = "" if task.due_at is None else f"  due {task.due_at:%Y-%m-%d %H:%M}"
-    holder = "" if task.assignee is None else f"  {task.assignee}"
-    return f"{task.id}  {task.status:<9}  {task.priority:>3}  {task.flow}/{task.node}{due}{holder}"
+def _row(task: Task) -> tuple[str, ...]:
+    due = "" if task.due_at is None else f"{task.due_at:%Y-%m-%d %H:%M}"
+    holder = task.assignee or ", ".join(task.roles) or "anybody"
+    return task.id, task.status, str(task.priority), f"{task.flow}/{task.node}", holder, due
 
 
 def _event_line(event: TaskEvent) -> str:

@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.payloads import canonical
 
 MOST_MISFITS: Final = 20
+QUOTED: Final = 200  # characters at each end of what is told
 _PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)  # a pattern must not take for ever
 
 
@@ -61,7 +62,7 @@ def _compiled(schema: bytes) -> Check:
             return []
         found: list[Misfit] = []
         for error in validator.iter_errors(value):
-            found.append(Misfit(_path(error.instance_path), error.message))
+            found.append(Misfit(_path(error.instance_path), _short(error.message)))
             if len(found) == MOST_MISFITS:
                 break
         return found
@@ -98,11 +99,16 @@ def _of_type(wanted: Any) -> Check:
             msgspec.convert(value, wanted)
         except msgspec.ValidationError as failure:
             message, _, path = str(failure).partition(" - at `")
-            return [Misfit(path.rstrip("`") or "$", message)]
+            return [Misfit(_short(path.rstrip("`")) or "$", message)]
         return []
 
     return check
 
 
 def _path(parts: Sequence[Any]) -> str:
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return _short("$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts))
+
+
+def _short(text: str) -> str:
+    """A message quotes the value before it says what is wrong with it, and a value may be megabytes."""
+    return text if len(text) <= 2 * QUOTED else f"{text[:QUOTED]} … {text[-QUOTED:]}"

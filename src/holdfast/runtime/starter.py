@@ -156,16 +156,14 @@ class Starter:
             try:
                 await self._insert(session, starts)
             except DatabaseError as error:
-                await session.run([ROLLBACK])
-                self._free.append(session)
+                await self._give_back(session)
                 if error.sqlstate[:2] in ("40", "55") and attempt + 1 < TRIES:
                     continue
                 raise StoreError(
                     f"The start was refused: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
                 ) from None
             except HoldfastError:
-                await session.run([ROLLBACK])
-                self._free.append(session)
+                await self._give_back(session)
                 raise
             except Disconnected:
                 await session.close()
@@ -174,6 +172,15 @@ class Starter:
             else:
                 self._free.append(session)
                 return
+
+    async def _give_back(self, session: Session) -> None:
+        """After a refusal; a connection that ended meanwhile has rolled back by itself."""
+        try:
+            await session.run([ROLLBACK])
+        except Disconnected:
+            await session.close()
+        else:
+            self._free.append(session)
 
     async def _insert(self, session: Session, starts: Sequence[Start]) -> None:
         """Ids were made before the first try, so a repeated insert after a lost answer finds itself."""

@@ -10,17 +10,19 @@ from fastapi import APIRouter, Depends, Header
 
 from holdfast.errors import Conflict
 from holdfast.server.etags import as_precondition
-from holdfast.server.gate import GatedRouter
+from holdfast.server.gate import GatedRoute
 from holdfast.server.problems import documented
 
 PREFIX: Final = "/api/v1"
-ALWAYS: Final = (401, 403, 404, 406, 413, 414, 415, 422, 429, 431, 500, 503)
+ALWAYS: Final = (400, 401, 403, 404, 406, 413, 414, 415, 422, 429, 431, 500, 503)
 CHANGES: Final = documented(409)
 VERSIONED: Final = documented(409, 412, 428)
 
 
 def api_router(noun: str) -> APIRouter:
-    return GatedRouter(f"{PREFIX}/{noun}", tags=[noun.replace("-", " ")], responses=documented(*ALWAYS))
+    return APIRouter(
+        prefix=f"{PREFIX}/{noun}", tags=[noun.replace("-", " ")], route_class=GatedRoute, responses=documented(*ALWAYS)
+    )
 
 
 async def _if_match(

@@ -1,4 +1,4 @@
-"""The gate of every route that belongs to a tenant: who, how often, in which form, and only then the body.
+"""The gate of every route that belongs to a tenant: who, how often, in which form, for what, and only then the body.
 
 In this order because a body costs: nobody unknown makes the server read one, and nobody learns from the complaint about
 a body what the answer would have been. The body is read by the strict reader of payloads, so what JSON leaves open
@@ -7,40 +7,42 @@ a body what the answer would have been. The body is read by the strict reader of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from fastapi.routing import APIRoute, APIRouter
+from fastapi import params
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import Scope
 
 from holdfast.errors import Unauthenticated
 from holdfast.payloads.encoding import decode
 from holdfast.server.identity import current_identity
 from holdfast.server.limits import RateLimiter
 from holdfast.server.refusals import NotAcceptable, UnsupportedMedia
+from holdfast.server.scopes import scope_check
 
 _JSON: Final = "application/json"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class GatedRouter(APIRouter):
-    """All routes of one prefix. Most requests are for another one, which is seen without trying every route."""
-
-    def __init__(self, prefix: str, **options: Any) -> None:
-        super().__init__(prefix=prefix, route_class=GatedRoute, **options)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if self.prefix not in scope["path"]:
-            return Match.NONE, {}
-        return super().matches(scope)
-
-
 class GatedRoute(APIRoute):
-    """A route of a `GatedRouter`. `reads` are the media types of a body, by default JSON only."""
+    """`APIRouter(route_class=GatedRoute)`. `reads` are the media types of a body, by default JSON only."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        dependencies: Sequence[params.Depends] | None = None,
+        **options: Any,
+    ) -> None:
+        """Scopes are asked for here: as dependencies they would cost a request several times what the asking takes."""
+        given = [*(dependencies or ())]
+        self._scope_checks = [check for one in given if (check := scope_check(one)) is not None]
+        others = [one for one in given if scope_check(one) is None]
+        super().__init__(path, endpoint, dependencies=others, **options)
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -51,6 +53,8 @@ class GatedRoute(APIRoute):
         async def gated(request: Request) -> Response:
             await admit(request)
             check_accept(request.headers, produced)
+            for check in self._scope_checks:
+                await check(request)
             if self.body_field is not None:
                 await read_json(request)
             elif raw_types:

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from uuid import UUID, uuid5
 
 from fastapi import Depends, Header
+from pydantic import AfterValidator
 
 from holdfast.server.identity import Identity
 from holdfast.server.refusals import Invalid
@@ -19,7 +20,19 @@ _NAMESPACE: Final = UUID("6b1b36e0-8d53-4a0e-9a0f-5f2a4f2f7c11")
 _MOST: Final = 255
 _PATTERN: Final = r"^[\x21-\x7e]{1,255}$"
 
-_Given = Annotated[
+
+def _bare(given: str | None) -> str | None:
+    """Without the quotes that some callers put around it."""
+    if given is None:
+        return None
+    key = given[1:-1] if len(given) > 2 and given[0] == given[-1] == '"' else given
+    if not key.isascii() or not key.isprintable() or len(key) > _MOST:
+        raise Invalid("The header Idempotency-Key must have 1 to 255 visible ASCII characters.")
+    return key
+
+
+# As a parameter of a route (`key: KeyHeader = None`) it costs less than as a dependency.
+KeyHeader = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
@@ -27,16 +40,12 @@ _Given = Annotated[
         pattern=_PATTERN,
         examples=["5f0c1c8e-order-17"],
     ),
+    AfterValidator(_bare),
 ]
 
 
-async def _key(given: _Given = None) -> str | None:
-    if given is None:
-        return None
-    key = given[1:-1] if len(given) > 2 and given[0] == given[-1] == '"' else given
-    if not key.isascii() or not key.isprintable() or len(key) > _MOST:
-        raise Invalid("The header Idempotency-Key must have 1 to 255 visible ASCII characters.")
-    return key
+async def _key(given: KeyHeader = None) -> str | None:
+    return given
 
 
 IdempotencyKey = Annotated[str | None, Depends(_key)]

@@ -10,14 +10,14 @@ import re
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import Depends, Header, Query, Request
+from fastapi import Header, Query, Request
 
 from holdfast.server.settings import ServerSettings
 
 LONGEST: Final = 60
 _WAIT: Final = re.compile(r"wait\s*=\s*\"?(\d{1,4})\"?")
 
-_Wait = Annotated[
+Wait = Annotated[
     int | None,
     Query(
         alias="wait",
@@ -26,7 +26,7 @@ _Wait = Annotated[
         description="Seconds to wait for automatic steps, at most what the server allows; 0 answers at once with 202.",
     ),
 ]
-_Prefer = Annotated[
+Prefer = Annotated[
     str | None,
     Header(alias="Prefer", description="`respond-async`, or `wait=SECONDS`.", examples=["respond-async"]),
 ]
@@ -39,7 +39,8 @@ class Patience(msgspec.Struct, frozen=True):
     applied: str | None = None
 
 
-async def _patience(request: Request, wait: _Wait = None, prefer: _Prefer = None) -> Patience:
+def patience_of(request: Request, wait: int | None, prefer: str | None) -> Patience:
+    """What `wait: Wait = None, prefer: Prefer = None` of a route come to."""
     settings: ServerSettings = request.app.state.settings
     most = settings.request_patience
     if wait is not None:
@@ -51,6 +52,3 @@ async def _patience(request: Request, wait: _Wait = None, prefer: _Prefer = None
     if waits and waits[0] <= most:
         return Patience(float(waits[0]), f"wait={waits[0]}")
     return Patience(most)
-
-
-CallersPatience = Annotated[Patience, Depends(_patience)]

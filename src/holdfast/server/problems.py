@@ -167,8 +167,8 @@ def _headers(status: int, error: HoldfastError | None) -> dict[str, str]:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if status == 503:
         headers["Retry-After"] = "1"  # a database that changes its primary is back within seconds
-    if status == 413:
-        headers["Connection"] = "close"  # the rest of the body is not going to be read
+    if status in (400, 413):
+        headers["Connection"] = "close"  # where the body ends is not known, or it is not going to be read
     return headers
 
 

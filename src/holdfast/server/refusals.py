@@ -36,6 +36,13 @@ class UnsupportedMedia(HoldfastError):
     http_status = 415
 
 
+class AmbiguousLength(HoldfastError):
+    """The request says in two ways how long its body is."""
+
+    code = "LENGTH_AMBIGUOUS"
+    http_status = 400
+
+
 class BodyTooLarge(HoldfastError):
     """The body has more bytes than this server reads."""
 

@@ -50,12 +50,20 @@ async def current_scopes(request: Request) -> frozenset[str]:
 CurrentScopes = Annotated[frozenset[str], Depends(current_scopes)]
 
 
+Check = Callable[[Request], Coroutine[Any, Any, None]]
+
+
 def needs(scope: Scope) -> params.Depends:
     """For the `dependencies` of a route."""
-    return Depends(_check(scope))
+    return Depends(_CHECKS[scope])
 
 
-def _check(scope: Scope) -> Callable[..., Coroutine[Any, Any, None]]:
+def scope_check(dependency: params.Depends) -> Check | None:
+    """What a dependency of `needs` asks; None for any other."""
+    return next((check for check in _CHECKS.values() if check is dependency.dependency), None)
+
+
+def _check(scope: Scope) -> Check:
     async def check(request: Request) -> None:
         if scope not in await current_scopes(request):
             raise Forbidden(
@@ -65,3 +73,6 @@ def _check(scope: Scope) -> Callable[..., Coroutine[Any, Any, None]]:
             )
 
     return check
+
+
+_CHECKS: Final = {scope: _check(scope) for scope in Scope}

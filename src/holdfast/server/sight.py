@@ -146,8 +146,8 @@ class Sight:
         return Scope.OPERATE in self.scopes or await self.may_see(await self.engine.get(task.instance_id))
 
 
-async def _sight(request: Request) -> Sight:
-    """Asked for directly: every dependency of a dependency costs a request as much as a small query."""
+async def sight_of(request: Request) -> Sight:
+    """What the routes most in use call themselves: a dependency costs a request as much as a small query."""
     state, identity = request.app.state, await current_identity(request)
     if not hasattr(state, "named_capabilities"):
         state.named_capabilities = NamedCapabilities()
@@ -163,7 +163,7 @@ def _without_traceback(value: Any) -> Any:
     return {name: _without_traceback(part) for name, part in known.items() if name != "traceback"}
 
 
-CurrentSight = Annotated[Sight, Depends(_sight)]
+CurrentSight = Annotated[Sight, Depends(sight_of)]
 
 
 def _named(graph: Compiled) -> Named:

@@ -198,7 +198,7 @@ class Reading(Base):
         """With a view of the instance, a change that this process made itself is told without reading it again."""
         found = await self._settled(id, news, timeout, view)
         program = await self.catalog.program(self._opened(), found.definition)
-        step = step_of(found, program, None if news.latest is None else news.latest.last_step)
+        step = step_of(found, program, news.latest)
         if step is None:
             past = await read_past(self._opened(), self.org, id, MOST_HISTORY)
             step = None if past is None else last_step(past[1], program)

@@ -40,9 +40,11 @@ def standing_of(found: Whereabouts, step: str | None) -> Standing:
     return Standing(found.view, step, is_resting(found), expiry_of(found.state))
 
 
-def step_of(found: Whereabouts, program: Program, ended: str | None) -> str | None:
-    """The step people look at; None: it is over, and where it ended is not among what is known."""
+def step_of(found: Whereabouts, program: Program, latest: Outcome | None) -> str | None:
+    """The step people look at; None: it is over, and the last commit heard of does not tell where it ended."""
     token = current_token(found.state)
     if token is not None:
         return token.node
-    return ended if ended in program.places else None
+    if latest is None or latest.instance is None or latest.instance.version != found.view.version:
+        return None
+    return latest.last_step if latest.last_step in program.places else None

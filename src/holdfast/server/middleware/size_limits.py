@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
 from holdfast.server.problems import problem
-from holdfast.server.refusals import BodyTooLarge, HeadersTooLarge, Invalid, TargetTooLong
+from holdfast.server.refusals import AmbiguousLength, BodyTooLarge, HeadersTooLarge, Invalid, TargetTooLong
 from holdfast.server.settings import ServerSettings
 
 MOST_DISCARDED: Final = 16 * 1024 * 1024
@@ -50,6 +50,7 @@ class SizeLimits:
         for name, value in headers:
             if name == b"content-length":
                 _check_length(value, most.most_body_bytes)
+                _check_unambiguous(scope)
 
 
 class _Counted:
@@ -87,6 +88,12 @@ def _check_length(value: bytes, most: int) -> None:
         raise Invalid("The header Content-Length is not a number.")
     if len(value) > 18 or int(value) > most:
         raise _too_large(most)
+
+
+def _check_unambiguous(scope: Scope) -> None:
+    """Whoever stands before this server may have believed the other one, and seen another request behind this."""
+    if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
+        raise AmbiguousLength(hint="Send Content-Length or Transfer-Encoding, not both.")
 
 
 def _too_large(most: int) -> BodyTooLarge:

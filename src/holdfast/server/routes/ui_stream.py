@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from holdfast.errors import NotFound
 from holdfast.runtime.steps.descriptor import Descriptor
 from holdfast.server.callers import descriptor_for
 from holdfast.server.contract import ALWAYS
-from holdfast.server.gate import GatedRouter
+from holdfast.server.gate import GatedRoute
 from holdfast.server.identity import CurrentIdentity
 from holdfast.server.problems import documented
 from holdfast.server.replies import encoded
@@ -25,7 +25,7 @@ from holdfast.server.sight import CurrentSight, Sight
 from holdfast.server.sse import EventStream, watching
 from holdfast.server.workflows import OVER, instance_of
 
-router = GatedRouter("/ui/workflows", tags=["workflows"])
+router = APIRouter(prefix="/ui/workflows", tags=["workflows"], route_class=GatedRoute)
 
 _LAST_EVENT_ID: Final = {
     "name": "Last-Event-ID",

@@ -10,7 +10,7 @@ import re
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import Body, Path, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request
 from starlette.responses import Response
 
 from holdfast.core.signals import SYSTEM
@@ -27,8 +27,8 @@ from holdfast.server.callers import (
 )
 from holdfast.server.contract import ALWAYS
 from holdfast.server.etags import as_precondition, etag, expected_version, is_known
-from holdfast.server.gate import GatedRouter
-from holdfast.server.idempotency import IdempotencyKey, signal_id
+from holdfast.server.gate import GatedRoute
+from holdfast.server.idempotency import KeyHeader, signal_id
 from holdfast.server.identity import Identity
 from holdfast.server.middleware.request_context import current_request_id
 from holdfast.server.models.base import Listed, Name
@@ -41,14 +41,14 @@ from holdfast.server.models.workflows import (
     WorkflowSummary,
 )
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.preferences import CallersPatience, Patience
+from holdfast.server.preferences import Patience, Prefer, Wait, patience_of
 from holdfast.server.problems import documented
 from holdfast.server.replies import encoded, reply
 from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight
+from holdfast.server.sight import CurrentSight, sight_of
 from holdfast.server.workflows import changed
 
-router = GatedRouter("/ui/workflows", tags=["workflows"])
+router = APIRouter(prefix="/ui/workflows", tags=["workflows"], route_class=GatedRoute)
 
 WorkflowId = Annotated[Name, Path(description="The id of a published workflow.", examples=["orders.approval"])]
 InstanceId = Annotated[UUID, Path(description="The id that start answered.")]
@@ -88,11 +88,12 @@ _IF_NONE_MATCH = {**_IF_MATCH, "name": "If-None-Match", "description": "Answer o
 async def start(
     request: Request,
     workflow_id: WorkflowId,
-    sight: CurrentSight,
-    patience: CallersPatience,
-    key: IdempotencyKey,
     input: Annotated[dict[str, Any] | None, Body(examples=[_INPUT])] = None,
+    wait: Wait = None,
+    prefer: Prefer = None,
+    key: KeyHeader = None,
 ) -> Response:
+    sight, patience = await sight_of(request), patience_of(request, wait, prefer)
     engine, identity = sight.engine, sight.identity
     told: dict[str, Any] = {
         "by": identity.subject,
@@ -128,10 +129,11 @@ async def advance(
     request: Request,
     instance_id: InstanceId,
     wish: Advance,
-    sight: CurrentSight,
-    patience: CallersPatience,
-    key: IdempotencyKey,
+    wait: Wait = None,
+    prefer: Prefer = None,
+    key: KeyHeader = None,
 ) -> Response:
+    sight, patience = await sight_of(request), patience_of(request, wait, prefer)
     identity, expected = sight.identity, expected_version(request)
     try:
         found = await sight.engine.advance_and_settle(
@@ -193,11 +195,12 @@ async def get(request: Request, instance_id: InstanceId, sight: CurrentSight) ->
 async def cancel(
     request: Request,
     instance_id: InstanceId,
-    sight: CurrentSight,
-    patience: CallersPatience,
-    key: IdempotencyKey,
     wish: Cancellation | None = None,
+    wait: Wait = None,
+    prefer: Prefer = None,
+    key: KeyHeader = None,
 ) -> Response:
+    sight, patience = await sight_of(request), patience_of(request, wait, prefer)
     engine, identity = sight.engine, sight.identity
     reason = None if wish is None else wish.reason
     expected = expected_version(request)

@@ -1,0 +1,154 @@
+"""Tasks, dead letters and effects of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, page, taken
+from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.runtime.dead_letters import LetterFilter, Resolved
+from holdfast.store.dead_letters import DeadLetter
+from holdfast.store.effects import Effect
+from holdfast.store.tasks import Task, TaskEvent
+
+
+class RemoteDesk(Caller):
+    def tasks(
+        self,
+        instance_id: str | None = None,
+        *,
+        role: str | None = None,
+        assignee: str | None = None,
+        status: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> list[Task]:
+        found = self._http.pages(
+            "/tasks",
+            EVERYTHING if after else limit,
+            instance=_some_id(instance_id),
+            role=role,
+            assignee=assignee,
+            status=status,
+        )
+        return [self._task(item) for item in page(found, after, limit)]
+
+    def task(self, task_id: str) -> Task:
+        return self._task(self._http.get(f"/tasks/{id_part(task_id)}"))
+
+    def task_events(self, task_id: str) -> list[TaskEvent]:
+        return [taken(TaskEvent, item) for item in self._http.get(f"/tasks/{id_part(task_id)}/events")["items"]]
+
+    def claim(self, task_id: str, *, by: str, roles: Sequence[str] | None = None) -> Task:
+        return self._task(self._act(f"/tasks/{id_part(task_id)}/claim", None, by, **self._roles(roles)))
+
+    def release(self, task_id: str, *, by: str) -> Task:
+        return self._task(self._act(f"/tasks/{id_part(task_id)}/release", None, by))
+
+    def assign(self, task_id: str, *, to: str, by: str, reason: str | None = None) -> Task:
+        return self._task(self._act(f"/tasks/{id_part(task_id)}/assign", given(to=to, reason=reason), by))
+
+    def delegate(self, task_id: str, *, to: str, by: str, reason: str | None = None) -> Task:
+        return self._task(self._act(f"/tasks/{id_part(task_id)}/delegate", given(to=to, reason=reason), by))
+
+    def decide(
+        self,
+        task_id: str,
+        *,
+        by: str,
+        decision: str,
+        comment: str | None = None,
+        data: Any = None,
+        roles: Sequence[str] | None = None,
+    ) -> Task:
+        wish = given(decision=decision, comment=comment, data=data)
+        return self._task(self._act(f"/tasks/{id_part(task_id)}/decide", wish, by, **self._roles(roles)))
+
+    def dead_letters(
+        self,
+        instance_id: str | None = None,
+        *,
+        reason: str | None = None,
+        source: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> list[DeadLetter]:
+        most = EVERYTHING if after else limit
+        found = self._http.pages("/dead-letters", most, instance=_some_id(instance_id), reason=reason, source=source)
+        return [taken(DeadLetter, item) for item in page(found, after, limit)]
+
+    def dead_letter(self, letter_id: str) -> DeadLetter:
+        return taken(DeadLetter, self._http.get(f"/dead-letters/{id_part(letter_id)}"))
+
+    def requeue(
+        self, letter_id: str, input: Any = None, *, by: str | None = None, reason: str | None = None
+    ) -> DeadLetter:
+        wish = given(input=input, reason=reason)
+        return taken(DeadLetter, self._act(f"/dead-letters/{id_part(letter_id)}/requeue", wish, by))
+
+    def replay_dead_letters(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        filter: LetterFilter | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> Resolved:
+        return self._resolve("requeue", ids, filter, by, reason, dry_run=dry_run)
+
+    def discard_dead_letters(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        filter: LetterFilter | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> Resolved:
+        return self._resolve("discard", ids, filter, by, reason, dry_run=dry_run)
+
+    def effects(self, instance_id: str) -> list[Effect]:
+        found = self._http.get(f"/instances/{id_part(instance_id)}/effects")["items"]
+        return [taken(Effect, {"config": None, **item}) for item in found]
+
+    def replay_effect(self, effect_id: str, *, by: str | None = None, reason: str | None = None) -> Effect:
+        done = self._act(f"/effects/{id_part(effect_id)}/replay", given(reason=reason), by)
+        return taken(Effect, {"config": None, **done})
+
+    def _resolve(
+        self,
+        verb: str,
+        ids: Iterable[str] | None,
+        filter: LetterFilter | None,
+        by: str | None,
+        reason: str | None,
+        *,
+        dry_run: bool,
+    ) -> Resolved:
+        chosen = list(dict.fromkeys(ids)) if ids is not None else self._matching(filter)
+        if dry_run:
+            return Resolved(chosen, [], True)
+        done: list[str] = []
+        for id in chosen:
+            with suppress(NotFound, Conflict, Refused):
+                self._act(f"/dead-letters/{id_part(id)}/{verb}", given(reason=reason), by)
+                done.append(id)
+        return Resolved(done, [id for id in chosen if id not in done], False)
+
+    def _matching(self, filter: LetterFilter | None) -> list[str]:
+        if filter is None:
+            raise Refused(
+                "Which dead letters are meant?",
+                code="DEAD_LETTERS_NOT_NAMED",
+                hint="Name them, narrow them down, or say --all.",
+            )
+        instance = None if filter.instance_id is None else str(filter.instance_id)
+        found = self.dead_letters(instance, reason=filter.reason, source=filter.source, limit=EVERYTHING)
+        return [letter.id for letter in found]
+
+
+def _some_id(id: str | None) -> str | None:
+    return None if id is None else id_part(id)

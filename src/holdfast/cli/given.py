@@ -1,0 +1,51 @@
+"""What a person hands to a command: JSON as it stands, in a file, or on standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Refused
+
+
+def read_given(text: str | None, option: str = "--input") -> Any:
+    """JSON as it stands, the content of the file after an `@`, or with `-` what comes on standard input."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(_raw(text))
+    except (OSError, msgspec.DecodeError, UnicodeError) as error:
+        raise Refused(
+            f"{option} cannot be read: {error}.",
+            code="INPUT_NOT_JSON",
+            hint="Quote JSON for the shell, or name a file that holds it: @order.json.",
+        ) from None
+
+
+def _raw(text: str) -> bytes:
+    if text == "-":
+        return sys.stdin.buffer.read()
+    return Path(text[1:]).read_bytes() if text.startswith("@") else text.encode()
+
+
+def read_attributes(pairs: Sequence[str]) -> dict[str, Any] | None:
+    """A value that is JSON of a number or a truth value is that; anything else is text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise Refused(f"{pair!r} is no attribute.", code="ATTRIBUTE_INVALID", hint="Write --attribute NAME=VALUE.")
+        found[name] = _value(value)
+    return found or None
+
+
+def _value(text: str) -> Any:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return text
+    return value if isinstance(value, (bool, int, float, str)) else text

@@ -1,0 +1,76 @@
+"""`holdfast publish`: workflows in YAML and flows in Python, made startable; all of them, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from holdfast.cli.output import complain, say, show_all, table, tracked
+from holdfast.cli.place import Place, anywhere, place
+from holdfast.cli.written import Written, graph_of, read_sources
+from holdfast.compiler.compile import compile_graph
+from holdfast.errors import Conflict, NotFound
+from holdfast.runtime.publishing import Published
+from holdfast.store.flows import FlowVersion
+
+
+@anywhere
+def publish(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files of steps, directories of them, or module:flow.")
+    ],
+    by: Annotated[str | None, typer.Option("--by", help="Who publishes, for the record.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check what would be published.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Publish workflows and flows. Whatever is wrong with any of them is told before the first is stored."""
+    written = read_sources(sources)
+    with place() as engine:
+        planned = _plan(engine, written)
+        if dry_run:
+            _answer(planned, json=json)
+            return
+        done = [engine.publish(one, by=by) for one in tracked(written, len(written), "publish")]
+    _answer(done, json=json)
+
+
+def _plan(engine: Place, written: Sequence[Written]) -> list[Published]:
+    """What would be new. Every version that is taken is told, the last of them as the error."""
+    planned: list[Published] = []
+    refusals: list[Conflict] = []
+    for graph in map(graph_of, written):
+        hash = compile_graph(graph).hash
+        known = next((taken.hash for taken in _versions(engine, graph.name) if taken.version == graph.version), None)
+        planned.append(Published(graph.name, graph.version, hash, known is None))
+        if known not in (None, hash):
+            refusals.append(
+                Conflict(
+                    f"{graph.name!r} version {graph.version} is already published with other content.",
+                    code="VERSION_TAKEN",
+                    hint="Published versions never change: publish it as a new version.",
+                )
+            )
+    for refusal in refusals[:-1]:
+        complain(refusal)
+    if refusals:
+        raise refusals[-1]
+    return planned
+
+
+def _versions(engine: Place, name: str) -> Iterator[FlowVersion]:
+    try:
+        yield from (flow for flow in engine.flows(name) if flow.org != "_system")
+    except NotFound:
+        return
+
+
+def _answer(done: Sequence[Published], *, json: bool) -> None:
+    if json:
+        show_all([msgspec.to_builtins(one) for one in done])
+        return
+    table(("flow", "version", ""), [(one.name, str(one.version), "new" if one.new else "unchanged") for one in done])
+    new = sum(one.new for one in done)
+    say(f"{new} new, {len(done) - new} unchanged.")

@@ -1,0 +1,72 @@
+"""`holdfast server`: the HTTP API alone; workers run elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json as text_json
+import logging
+import os
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.cli import logs, serving
+from holdfast.cli.output import say
+from holdfast.settings import Settings
+
+log = logging.getLogger("holdfast.server")
+
+App = Annotated[
+    str | None,
+    typer.Argument(metavar="APP", help="module:attribute, an Engine or a function that makes one; else a bare one."),
+]
+Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
+Port = Annotated[
+    int,
+    typer.Option("--port", envvar="HOLDFAST_PORT", min=0, max=65535, help="The port; 0 takes any that is free."),
+]
+Cors = Annotated[
+    list[str] | None, typer.Option("--cors", help="An origin whose pages may ask; may be repeated. Else none may.")
+]
+LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")]
+Json = Annotated[bool, typer.Option("--json", help="Say in JSON that it listens.")]
+
+
+def server(
+    app: App = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    development: Annotated[
+        bool, typer.Option("--development", help="Believe who callers say they are; on loopback only.")
+    ] = False,
+    cors: Cors = None,
+    metrics: Annotated[str, typer.Option("--metrics", help="/metrics: off, authenticated or open.")] = "off",
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Requests per second and person; 0: any number.")] = 50,
+    log_json: LogJson = False,
+    json: Json = False,
+) -> None:
+    """Serve the HTTP API until told to leave; open requests then finish.
+
+    Who may ask is what HOLDFAST_JWT_… and the API keys of `holdfast keys` say.
+    """
+    logs.configure(json=log_json, level=Settings.from_environment().log_level)
+    serving.require_api()
+    settings = {"host": host, "port": port, "cors_origins": tuple(cors or ()), "metrics": metrics, "rate": rate}
+    asyncio.run(_serve(app, settings, development, json=json))
+
+
+async def _serve(app: str | None, chosen: dict[str, Any], development: bool, *, json: bool) -> None:
+    from holdfast.server.auth.settings import AuthSettings
+    from holdfast.server.settings import ServerSettings
+
+    leave = serving.leaving()
+    auth = AuthSettings.from_environment()
+    auth = msgspec.structs.replace(auth, development=auth.development or development)
+    async with serving.served(app, ServerSettings(**chosen), auth, worker=None) as (_, url):
+        if json:
+            print(text_json.dumps({"url": url, "pid": os.getpid()}), flush=True)
+        else:
+            say(f"Holdfast listens on {url}")
+        await leave.wait()
+        log.info("Leaving: open requests finish")

@@ -1,0 +1,167 @@
+"""Requests to a server, and what it refuses told as the errors one would have met without it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import httpx2
+import msgspec
+
+from holdfast import errors
+from holdfast.cli.output import warn
+from holdfast.errors import DefinitionError, HoldfastError, InputInvalid, StoreError
+from holdfast.server.auth.loopback import is_loopback
+
+PREFIX: Final = "/api/v1"
+PATIENCE: Final = 60.0  # seconds for one answer, and for a server that says "later"
+PAGE: Final = 200
+_BY_STATUS: Final[dict[int, type[HoldfastError]]] = {
+    401: errors.Unauthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    412: errors.Conflict,
+    422: errors.Refused,
+    503: StoreError,
+}
+_BY_CODE: Final[dict[str, type[HoldfastError]]] = {errors.PayloadError.code: errors.PayloadError}
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """One thing that is wrong, as the server lists it."""
+
+    place: str = ""
+    message: str = ""
+    code: str | None = None
+    hint: str | None = None
+    severity: str = "error"
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        where = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None) or self.place
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{f'{where}: ' if where else ''}{f'{self.code} ' if self.code else ''}{self.message}{hint}"
+
+
+class Transport:
+    """`headers` say who asks; those of a single request may say more."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        try:
+            parsed = httpx2.URL(url)
+        except httpx2.InvalidURL:
+            parsed = httpx2.URL("")
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise HoldfastError(
+                f"{url!r} is no address of a server.", code="URL_INVALID", hint="Write http://127.0.0.1:8080."
+            )
+        self._url = url.rstrip("/")
+        if "Authorization" in headers and parsed.scheme == "http" and not is_loopback(parsed.host):
+            warn(f"The API key travels to {parsed.host} without encryption: use https.")
+        # No proxy knows the way to this very machine.
+        self._http = httpx2.Client(headers=dict(headers), timeout=PATIENCE, trust_env=not is_loopback(parsed.host))
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self.send("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Any:
+        return self.send("POST", path, body={} if body is None else body, headers=headers)
+
+    def pages(self, path: str, most: int, **query: Any) -> Iterator[dict[str, Any]]:
+        """The items of a list, page by page, up to so many."""
+        cursor: str | None = None
+        while most > 0:
+            page = self.get(path, **query, cursor=cursor, limit=min(most, PAGE))
+            yield from page["items"]
+            most, cursor = most - len(page["items"]), page["next"]
+            if cursor is None:
+                return
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        prefix: str = PREFIX,
+    ) -> Any:
+        said = dict(headers or {})
+        content: bytes | None = None
+        if body is not None:
+            is_raw = isinstance(body, bytes)
+            content = body if is_raw else msgspec.json.encode(body)
+            said.setdefault("Content-Type", "application/json")
+        asked = {name: _values(value) for name, value in (query or {}).items() if value is not None}
+        answer = self._patiently(method, f"{self._url}{prefix}{path}", asked, content, said)
+        if answer.status_code >= 300:
+            raise _refusal(answer)
+        return _document(answer)
+
+    def _patiently(
+        self, method: str, url: str, query: dict[str, list[str]], content: bytes | None, headers: dict[str, str]
+    ) -> httpx2.Response:
+        """A server that has too much to do says when to come again."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                answer = self._http.request(method, url, params=query or None, content=content, headers=headers)
+            except httpx2.TransportError as failure:
+                raise StoreError(
+                    f"The server {self._url} cannot be reached: {failure}.",
+                    code="SERVER_UNREACHABLE",
+                    hint="Check --url and whether it runs; `holdfast up` starts one here.",
+                ) from None
+            pause = float(answer.headers.get("Retry-After") or 1)
+            if answer.status_code != 429 or time.monotonic() + pause > deadline:
+                return answer
+            time.sleep(pause)
+
+
+def _values(value: Any) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [str(each) for each in cast("Sequence[Any]", value)]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def _document(answer: httpx2.Response) -> Any:
+    try:
+        return msgspec.json.decode(answer.content) if answer.content else None
+    except msgspec.DecodeError:
+        raise _stranger(answer) from None
+
+
+def _stranger(answer: httpx2.Response) -> HoldfastError:
+    return StoreError(
+        f"What answers at {answer.url} is not Holdfast (status {answer.status_code}).",
+        code="SERVER_STRANGE",
+        hint="Check --url.",
+    )
+
+
+def _refusal(answer: httpx2.Response) -> HoldfastError:
+    """The problem document of the server as the error it was there."""
+    told = _document(answer)
+    if not isinstance(told, dict) or "code" not in told or "detail" not in told:
+        return _stranger(answer)
+    facts = cast("dict[str, Any]", told)
+    code, message, hint = str(facts["code"]), str(facts["detail"]), str(facts.get("hint") or "")
+    if code == "ROUTE_UNKNOWN":
+        return _stranger(answer)
+    found = tuple(msgspec.convert(each, Misfit) for each in facts.get("errors") or ())
+    if any(each.line is not None or each.severity == "warning" or each.code for each in found):
+        return DefinitionError(message, code=code, hint=hint, diagnostics=found)
+    if found:
+        return InputInvalid(message, code=code, hint=hint, misfits=found)
+    if answer.status_code == 500:
+        message = f"{message} Its request id is {facts.get('request_id')}."
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(answer.status_code, HoldfastError)
+    return kind(message, code=code, hint=hint)

@@ -1,0 +1,151 @@
+"""The same commands through a server: the same answers, the same errors, the same exit codes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cli_flows import answered, prepared, refused, run, started, told
+from cli_served import LEAVE, serving
+
+from holdfast import SyncEngine
+from holdfast.cli.remote import Remote
+
+
+@pytest.fixture
+def url(holdfast_dsn: str) -> Iterator[str]:
+    with SyncEngine(holdfast_dsn) as engine:
+        prepared(engine)
+    with serving(holdfast_dsn) as url:
+        yield url
+
+
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"  # proves that only the server is asked
+
+
+def test_looks_are_the_same(holdfast_dsn: str, url: str) -> None:
+    waiting = started(holdfast_dsn, "order", {"amount": 500}, by="ann", key="k-1", business_key="case 1")
+    dead = started(holdfast_dsn, "repair", {}, by="ben")
+    [letter] = answered(holdfast_dsn, "dlq", "list")
+    [task] = answered(holdfast_dsn, "tasks", "list")
+    for words in (
+        ("list",), ("list", "--flow", "order"), ("list", "--status", "dlq"), ("list", "--key", "k-1"),
+        ("list", "--business-key", "case 1"), ("list", "--since", "1h"), ("flows",), ("flows", "order"),
+        ("flows", "order", "--as", "code"), ("flows", "order", "--as", "picture"), ("show", waiting, "--events"),
+        ("timeline", dead), ("tasks", "list"), ("tasks", "show", task["id"]), ("tasks", "list", "--instance", waiting),
+        ("dlq", "list"), ("dlq", "show", letter["id"]), ("effects", "list", waiting),
+    ):  # fmt: skip
+        here = told(holdfast_dsn, *words, columns=200)
+        there = told(NOWHERE, *words, "--url", url, columns=200)
+        assert _timeless(here) == _timeless(there), words
+    assert answered(NOWHERE, "show", dead, "--url", url) == answered(holdfast_dsn, "show", dead)
+    page = answered(NOWHERE, "list", "--limit", "1", "--url", url)
+    rest = answered(NOWHERE, "list", "--after", page["next"], "--url", url)
+    assert [item["id"] for item in (*page["items"], *rest["items"])] == [dead, waiting]
+
+
+def _timeless(text: str) -> list[str]:
+    """Without how long something has been open, which goes on between two looks."""
+    return [line.split(" · for ")[0].split(" · since ")[0].rstrip(" >▶") for line in text.splitlines()]
+
+
+def test_a_process_over_http(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "leave.yaml"
+    file.write_text(LEAVE)
+    where = ("--url", url)
+    assert answered(NOWHERE, "publish", str(file), "--by", "ann", *where)[0]["new"]
+    assert "unchanged" in told(NOWHERE, "publish", str(file), *where)
+    file.write_text(LEAVE.replace("minimum: 1", "minimum: 2"))
+    assert refused(NOWHERE, "publish", str(file), *where) == (5, "VERSION_TAKEN")
+    begin = ("start", "leave.request", "--input", '{"days": 3}', "--by", "ann", "--key", "k", *where)
+    assert refused(NOWHERE, "start", "leave.request", "--input", '{"days": 0}', *where) == (6, "INPUT_INVALID")
+    id = answered(NOWHERE, *begin, "--wait")["id"]
+    assert answered(NOWHERE, *begin)["id"] == id
+    found_by = ("--attribute", "team=blue", "--attribute", "n=3")
+    told(NOWHERE, "start", "leave.request", "--input", '{"days": 1}', *found_by, *where)
+    for filters, count in ((found_by, 1), (("--attribute", "n=x"), 0)):
+        assert len(answered(NOWHERE, "list", *filters, *where)["items"]) == count
+    assert [one["id"] for one in answered(NOWHERE, "list", "--started-by", "ann", *where)["items"]] == [id]
+    ben = ("--by", "ben", *where)
+    assert refused(NOWHERE, "advance", id, "approved", "--by", "ann", *where) == (8, "SELF_APPROVAL")
+    assert refused(NOWHERE, "advance", id, "approved", "--capability", "x", *ben) == (8, "CAPABILITY_MISSING")
+    assert refused(NOWHERE, "advance", id, "approved", "--input", '{"note": 5}', *ben) == (6, "FORM_INVALID")
+    assert refused(NOWHERE, "advance", id, "approved", "--if-version", "99", *ben)[0] == 5
+    advanced = answered(NOWHERE, "advance", id, "approved", "--input", '{"note": "yes"}', *ben)
+    assert advanced["data"]["approved_by"] == "ben"
+    assert answered(NOWHERE, "signal", id, "confirmed_by_hr", *where)["status"] == "completed"
+    assert refused(NOWHERE, "signal", "confirmed_by_hr", "--key", "k", *where) == (6, "NOT_REMOTE")
+    assert refused(NOWHERE, "show", id, "--tenant", "other", *where) == (4, "INSTANCE_UNKNOWN")
+    assert refused(NOWHERE, "show", "x", *where) == (4, "ID_INVALID")
+
+
+def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
+    ann = ("--by", "ann", "--url", url)
+    orders = [started(holdfast_dsn, "order", {"amount": 500}) for _ in range(3)]
+    [first, *_] = answered(NOWHERE, "tasks", "list", "--url", url)
+    task = first["id"]
+    assert answered(NOWHERE, "tasks", "claim", task, "--role", "manager", *ann)["assignee"] == "ann"
+    assert refused(NOWHERE, "tasks", "claim", task, "--role", "manager", "--by", "ben", "--url", url)[0] == 5
+    assert answered(NOWHERE, "tasks", "delegate", task, "--to", "ben", *ann)["assignee"] == "ben"
+    assert answered(NOWHERE, "tasks", "assign", task, "--to", "eve", *ann)["assignee"] == "eve"
+    assert answered(NOWHERE, "tasks", "release", task, "--by", "eve", "--url", url)["status"] == "open"
+    decide = ("tasks", "decide", task, "confirmed", "--role", "manager", "--comment", "fine")
+    assert answered(NOWHERE, *decide, *ann)["decided_by"] == "ann"
+    others = [id for id in orders if id != first["instance_id"]]
+    paused = answered(NOWHERE, "pause", *others, "--reason", "audit", *ann)
+    assert [one["status"] for one in paused["done"]] == ["suspended", "suspended"]
+    assert answered(NOWHERE, "resume", others[0], *ann)["done"][0]["status"] == "running"
+    assert answered(NOWHERE, "abort", others[0], *ann)["done"][0]["status"] == "aborted"
+    assert refused(NOWHERE, "abort", others[0], *ann) == (5, "INSTANCE_OVER")
+    assert answered(NOWHERE, "cancel", "--flow", "order", "--status", "suspended", "--dry-run", *ann)["ids"] == [
+        others[1]
+    ]
+    assert run(NOWHERE, "cancel", others[1], "--url", url).code == 2  # nobody said who does it
+    dead = started(holdfast_dsn, "repair", {})
+    [letter] = answered(NOWHERE, "dlq", "list", "--instance", dead, "--url", url)
+    why = ("--reason", "typo", *ann)
+    assert answered(NOWHERE, "requeue", letter["id"], "--input", '{"grams": 5}', *why)["done"] == [letter["id"]]
+    assert refused(NOWHERE, "requeue", letter["id"], *why)[0] == 5
+
+
+def test_who_asks_must_be_known(holdfast_dsn: str) -> None:
+    with serving(holdfast_dsn, development=False) as url:
+        key = answered(holdfast_dsn, "keys", "create", "ci", "--subject", "robot", "--scope", "read")["key"]
+        assert refused(NOWHERE, "list", "--url", url) == (9, "CREDENTIALS_MISSING")
+        assert refused(NOWHERE, "list", "--url", url, "--api-key", f"{key[:-4]}AAAA") == (9, "API_KEY_INVALID")
+        assert answered(NOWHERE, "list", "--url", url, "--api-key", key)["items"] == []
+        id = "01a1e467-b607-7918-bb52-4d3ec10b39cc"
+        assert refused(NOWHERE, "abort", id, "--url", url, "--api-key", key) == (8, "SCOPE_MISSING")
+        assert refused(NOWHERE, "abort", id, "--by", "ann", "--url", url, "--api-key", key) == (6, "ACTOR_KNOWN")
+    assert refused(NOWHERE, "list", "--url", url) == (7, "SERVER_UNREACHABLE")
+
+
+def test_a_server_that_says_later_is_asked_again(holdfast_dsn: str) -> None:
+    with (
+        serving(holdfast_dsn, rate=5) as url,
+        Remote(url, api_key=None, tenant=None, subject="ann") as remote,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        assert list(threads.map(lambda _: remote.flows(), range(8))) == [[]] * 8
+
+
+def test_what_is_no_server() -> None:
+    assert refused(NOWHERE, "list", "--url", "localhost:8080") == (1, "URL_INVALID")
+    assert refused(NOWHERE, "list", "--url", "http://") == (1, "URL_INVALID")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def stranger() -> None:
+            client, _ = silent.accept()
+            with client:
+                client.recv(65_536)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+
+        thread = threading.Thread(target=stranger)
+        thread.start()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert refused(NOWHERE, "list", "--url", url) == (7, "SERVER_STRANGE")
+        thread.join()

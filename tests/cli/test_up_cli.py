@@ -1,0 +1,162 @@
+"""`holdfast up` and `holdfast server` as real processes: started, used, killed, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli_flows import answered, refused, told
+from cli_process import HERE, command, until
+from cli_served import LEAVE
+
+ROOT = HERE.parent.parent
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
+
+
+class Process:
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def says(self, text: str) -> None:
+        def heard() -> bool:
+            assert self.process.poll() is None or text in self.log, self.log
+            return text in self.log
+
+        until(heard, f"{text!r} in:\n{self.log}")
+
+    @property
+    def url(self) -> str:
+        self.says('"url"')
+        return json.loads(next(line for line in self.log.splitlines() if line.startswith('{"url"')))["url"]
+
+    def ends(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@contextmanager
+def running(log: Path, *arguments: str, cwd: Path = HERE, **environment: str) -> Iterator[Process]:
+    """The command until the end of the block; killed then should it still be there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    surroundings = {**kept, "PYTHONWARNINGS": "error", "NO_COLOR": "1", **environment}
+    with log.open("wb") as output:
+        words = [sys.executable, "-m", "holdfast.cli", *arguments]
+        process = subprocess.Popen(words, cwd=cwd, env=surroundings, stdout=output, stderr=output)
+    try:
+        yield Process(process, log)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_killed_and_started_again(holdfast_dsn: str, tmp_path: Path) -> None:
+    definitions = tmp_path / "definitions"
+    definitions.mkdir()
+    file = definitions / "leave.yaml"
+    file.write_text(LEAVE)
+    words = ("up", "cli_served:configure", "--dir", str(definitions), "--port", "0", "--json", "--dsn", holdfast_dsn)
+    with running(tmp_path / "first.log", *words, "--watch") as up:
+        where = ("--url", up.url)
+        begin = ("start", "leave.request", "--input", '{"days": 3}', "--by", "ann", "--wait")
+        id = answered(NOWHERE, *begin, *where)["id"]
+        file.write_text(LEAVE.replace("to: book", "to: bok"))
+        line = next(number for number, line in enumerate(LEAVE.splitlines(), start=1) if "to: book" in line)
+        up.says(f"{file}:{line}:28: STEPS_TARGET_UNKNOWN")
+        assert answered(NOWHERE, *begin, *where)["flow_version"] == 1
+        file.write_text(LEAVE.replace("minimum: 1", "minimum: 2"))
+        up.says("leave.request version 2 is published.")
+        assert answered(NOWHERE, *begin, *where)["flow_version"] == 2
+        assert up.ends(signal.SIGKILL) == -signal.SIGKILL
+    with running(tmp_path / "second.log", *words) as up:
+        where = ("--url", up.url)
+        assert '"version": 2, "new": false' in up.log
+        advanced = answered(NOWHERE, "advance", id, "approved", "--by", "ben", *where)
+        assert (advanced["flow_version"], advanced["data"]["booking"]) == (1, "B-3")
+        assert up.ends(signal.SIGTERM) == 0
+    assert refused(NOWHERE, "show", id, *where) == (7, "SERVER_UNREACHABLE")
+
+
+def test_a_server_alone_believes_nobody(holdfast_dsn: str, tmp_path: Path) -> None:
+    told(holdfast_dsn, "db", "migrate")
+    with running(tmp_path / "log", "server", "--port", "0", "--json", HOLDFAST_DSN=holdfast_dsn) as server:
+        url = server.url
+        assert refused(NOWHERE, "list", "--url", url, "--subject", "ann") == (9, "CREDENTIALS_MISSING")
+        assert server.ends(signal.SIGINT) == 0
+    with running(
+        tmp_path / "log", "server", "--port", "0", "--development", "--json", HOLDFAST_DSN=holdfast_dsn
+    ) as server:
+        assert answered(NOWHERE, "list", "--url", server.url, "--subject", "ann")["items"] == []
+        assert "THE DEVELOPMENT IDENTITY IS ON" in server.log
+
+
+def test_where_it_cannot_listen(holdfast_dsn: str) -> None:
+    for words in (("up",), ("server", "--development")):
+        exposed = command(*words, "--host", "0.0.0.0", HOLDFAST_DSN=holdfast_dsn)
+        assert (exposed.returncode, "[DEVELOPMENT_EXPOSED]" in exposed.stderr) == (1, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = command("server", "--port", str(taken.getsockname()[1]), HOLDFAST_DSN=holdfast_dsn)
+    assert (done.returncode, "[ADDRESS_UNAVAILABLE]" in done.stderr) == (1, True)
+    assert "[FILE_NOT_FOUND]" in command("up", "--dir", "nowhere", HOLDFAST_DSN=holdfast_dsn).stderr
+
+
+def test_the_page_about_the_first_process_is_true(holdfast_dsn: str, tmp_path: Path) -> None:
+    """Its commands, as a reader types them, on another port than the one it names."""
+    page = (ROOT / "docs" / "first-process.md").read_text()
+    write, up, use, curl = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len([line for line in (*up.splitlines(), *use.splitlines()) if line.startswith(("holdfast", "ID="))]) <= 8
+    assert "leave.request version 1" in typed(write, tmp_path)
+    arguments = up.split()[1:]
+    with running(
+        tmp_path / "log", *arguments, "--port", "0", "--json", cwd=tmp_path, HOLDFAST_DSN=holdfast_dsn
+    ) as process:
+        url = process.url
+        text = typed(f"{use}{curl}".replace("http://127.0.0.1:8080", url), tmp_path)
+    expected = re.search(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert expected is not None
+    for line in expected[1].splitlines():
+        assert line in text
+    assert '"note":"Enjoy!"' in text.replace(" ", "")
+
+
+def typed(script: str, cwd: Path) -> str:
+    holdfast = f'holdfast() {{ "{sys.executable}" -m holdfast.cli "$@"; }}\n'
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    done = subprocess.run(
+        ["bash", "-euc", holdfast + script], check=False, cwd=cwd, env={**kept, "NO_COLOR": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_shell_completes(holdfast_dsn: str) -> None:
+    def offered(words: str) -> list[str]:
+        count = str(len(words.split(" ")) - 1)
+        found = command(
+            _HOLDFAST_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=count, HOLDFAST_DSN=holdfast_dsn
+        )
+        return found.stdout.split()
+
+    told(holdfast_dsn, "publish", "cli_apps:FLOW")
+    assert offered("holdfast time") == ["timeline"]
+    assert offered("holdfast start c") == ["cli"]
+
+
+def test_a_bench_leaves_nothing_behind(holdfast_dsn: str) -> None:
+    facts = answered(holdfast_dsn, "bench", "--instances", "20", "--steps", "2")
+    assert (facts["instances"], facts["steps"]) == (20, 40)
+    assert answered(holdfast_dsn, "list")["items"] == []
