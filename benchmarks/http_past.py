@@ -1,7 +1,8 @@
 """A long past of workflows in minutes: copies of real ones, finished and open, with the tasks that people have of them.
 
 As `benchmarks.history` does it, and with its parts. An open workflow names its task in its own state, so a copy is
-given the name of the copied task: a page of a list looks at as many different tasks as it would in earnest.
+given the name of the copied task: a page of a list looks at as many different tasks as it would in earnest. What
+instances are found by is written by the database itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from psycopg import sql
 
 from benchmarks.history import CHUNK, COLUMNS, MAP_CHUNK, SPREAD, count
 
-TABLES = ("instances", "instance_attributes", "steps", "step_receipts", "events", "tasks", "task_roles", "task_events")
+TABLES = ("instances", "steps", "step_receipts", "events", "tasks", "task_roles", "task_events")
 TAKE_SAMPLE = """
     create temp table sampled as
     select row_number() over (order by i.id) - 1 as number, i.id, i.created_at, t.id as task

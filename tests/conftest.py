@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from holdfast.store import embedded
 from running import Evidence, fast_place
+
+# What a property says holds on a busy machine, too; time has tests of its own.
+settings.register_profile("without a clock", deadline=None)
+settings.load_profile("without a clock")
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ ids of recent ones, which the cases are given.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -87,8 +88,7 @@ class House:
             await stack.enter_async_context(self._engine)
             await self._prepare()
             await stack.enter_async_context(self._engine.worker())
-            for _ in range(RECENT):
-                await self._take_order()
+            await asyncio.gather(*(self._take_order() for _ in range(RECENT)))
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

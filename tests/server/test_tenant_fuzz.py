@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tenant_fuzz import LOOKS, Fuzz, Wire, bearer, collect_cursors
-from tenant_recipes import RECIPES, Wish
+from tenant_fuzz import LOOKS, Fuzz, bearer, collect_cursors
+from tenant_recipes import RECIPES, Call, Wish
 from tenant_sql import policies_closed, seen_by_tenant
+from tenant_wire import Answer, Wire
 from tenant_world import UUIDS, Company, World, absent_like, two_companies
 
 from holdfast import Engine
@@ -129,3 +130,19 @@ async def test_a_view_of_the_engine_for_one_company_finds_nothing_of_the_other(
 
 def test_there_are_verbs_to_try() -> None:
     assert len(verbs_about_one()) > 20
+
+
+async def test_a_leak_would_be_found(world: World) -> None:
+    mine, theirs = world.companies
+    call, id = Call("GET", "/somewhere"), theirs.ids["task"][0]
+    for text, sent, leaks in (
+        (f'{{"data": "{theirs.canary}"}}', [], 1),
+        (f'{{"assignee": "{theirs.mark}-clerk"}}', [], 1),
+        (f'{{"task_id": "{id}"}}', [], 1),
+        (f'{{"detail": "There is no task {id}."}}', [id], 0),
+        (f'{{"data": "{mine.canary}", "id": "{mine.ids["task"][0]}"}}', [], 0),
+    ):
+        fuzz = Fuzz(world, SEED)
+        fuzz.check(call, Answer(200, {}, text), mine, sent)
+        fuzz.check(call, Answer(200, {"location": text}, ""), mine, sent)
+        assert len(fuzz.found.leaks) == 2 * leaks, text
