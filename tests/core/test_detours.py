@@ -130,7 +130,7 @@ def _executions(graph: Graph, other: Graph, seed: int) -> None:
     except DefinitionError:
         assume(False)
         return
-    for index in range(3):
+    for index in range(4):
         Detours(programs, seed + index).run(steps=30)
 
 

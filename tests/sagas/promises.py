@@ -62,11 +62,11 @@ class Tale(msgspec.Struct):
     rows: list[Row]
     calls: list[Call]
     to_root: bool = False  # a rollback that no save point stops
-    killed: frozenset[int] = frozenset()  # processes that died in the middle of whatever they did
+    killed: frozenset[int] = frozenset()  # processes that died, or lost their lease, in the middle of whatever they did
 
     @property
     def is_disturbed(self) -> bool:
-        """A process that died may have left a call without its end, and the engine without the knowledge of it."""
+        """A process that is lost may have left a call without its end, and the engine without the knowledge of it."""
         return any(call.pid in self.killed for call in self.calls)
 
 

@@ -222,6 +222,9 @@ class Crowd:
             "select instance_id from holdfast.steps where node = '@rollback' and (detail ->> 'root')::bool"
         )}  # fmt: skip
         instances = await self._ask("select id, flow, status from holdfast.instances")
+        # A process that was starved for a whole lease goes on under a new id, and others repeat what it had begun.
+        renamed = await self._ask("select pid from holdfast.workers group by pid having count(*) > 1")
+        starved = {pid for (pid,) in renamed}
         return {
             f"{flow} {id}": Tale(
                 self.definitions[flow],
@@ -229,7 +232,7 @@ class Crowd:
                 rows[id],
                 calls[str(id)],
                 id in to_root,
-                frozenset(self.killed if str(id) in self.bereaved else ()),
+                frozenset(starved | (self.killed if str(id) in self.bereaved else set())),
             )
             for id, flow, status in instances
         }

@@ -157,7 +157,7 @@ class Rebuild:
             self.context = merged(self.context, row.output)
         if self.program.policy.keeps_error and (closing.shrugged or row.outcome in _FAILURES):
             error = read_error(row.error)
-            self.context = with_error(self.context, error.code, error.message, row.node)
+            self.context = with_error(self.context, error.code, error.message, place.id)
         self._go_on(row, token, place, closing.fate)
 
     @staticmethod
