@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
@@ -47,10 +47,11 @@ class KeySet:
 
 
 def _entries(document: Any) -> list[Mapping[str, Any]]:
-    listed = document.get("keys") if isinstance(document, Mapping) else None  # type: ignore[union-attr]
+    listed = cast("Mapping[str, Any]", document).get("keys") if isinstance(document, Mapping) else None
     if not isinstance(listed, list):
         raise ValueError("the document has no list of keys")
-    return [entry for entry in listed[:MOST_KEYS] if isinstance(entry, dict)]  # type: ignore[misc]
+    keys = cast("list[Any]", listed)[:MOST_KEYS]
+    return [cast("dict[str, Any]", key) for key in keys if isinstance(key, dict)]
 
 
 def _purposes(entry: Mapping[str, Any]) -> frozenset[str]:

@@ -7,7 +7,8 @@ does by itself: nobody can come in under either.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Any, Final, cast
 
 from holdfast.errors import Refused
 
@@ -33,11 +34,10 @@ def is_partition(value: Any) -> bool:
 
 def are_words(values: Any) -> bool:
     """Roles, capabilities, scopes."""
-    return (
-        isinstance(values, (list, tuple, set, frozenset))
-        and len(values) <= MOST_WORDS  # type: ignore[arg-type]
-        and all(_is_word(value, MOST_WORD_BYTES) for value in values)  # type: ignore[union-attr]
-    )
+    if not isinstance(values, list | tuple | set | frozenset):
+        return False
+    words = cast("Collection[Any]", values)
+    return len(words) <= MOST_WORDS and all(_is_word(word, MOST_WORD_BYTES) for word in words)
 
 
 def split_words(text: str) -> tuple[str, ...]:
