@@ -69,7 +69,7 @@ class Starter:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._free: list[Session] = []
-        self._writing = 0
+        self._writing = 0  # starts in commits under way
         self._waiting: list[Caller] = []
         self._available = asyncio.Semaphore(SESSIONS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,23 +110,25 @@ class Starter:
                 task = asyncio.create_task(self._write_waiting())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            self._writing += 1
+            self._writing += len(batch)
             try:
                 failures = await self._write_isolated(batch)
             finally:
-                self._writing -= 1
-        await self._tell(batch, failures)
+                self._writing -= len(batch)
+            first = self._let_go_first(batch)
+            _answer(batch[:first], failures)
+            await asyncio.sleep(0)  # they call, and join who waits for this session
+        await asyncio.sleep(0)  # what they brought is sent
+        _answer(batch[first:], failures)
 
-    async def _tell(self, batch: list[Caller], failures: dict[bytes, Exception]) -> None:
-        """Callers that start again and again would do so all at once and then all wait. Half of them are let go first,
-        and the others when what those have brought is on its way: from then on one half is written while the other
+    def _let_go_first(self, batch: list[Caller]) -> int:
+        """Callers that start again and again would do so all at once and then all wait. As many are let go first as
+        fill the next commit up to half of all that are on their way: from then on one half is written while the other
         half makes its next starts."""
-        half = len(batch) // 2 if len(batch) >= ENOUGH_FOR_TWO and not self._writing else 0
-        _answer(batch[:half], failures)
-        if half:
-            await asyncio.sleep(0)  # they call
-            await asyncio.sleep(0)  # what they brought is sent
-        _answer(batch[half:], failures)
+        everybody = len(batch) + len(self._waiting) + self._writing
+        if everybody < ENOUGH_FOR_TWO:
+            return len(batch)
+        return min(max(everybody // 2 - len(self._waiting), 0), len(batch))
 
     async def _write_isolated(self, batch: list[Caller]) -> dict[bytes, Exception]:
         """One caller's bad start must not fail the others that share its commit."""
