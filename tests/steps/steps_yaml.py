@@ -73,6 +73,8 @@ FULL: dict[str, Any] = {
                     "assignee": {"expression": "workflow.who"},
                     "timeout": "1d12h",
                     "on_timeout": "sleep",
+                    "operation": "python:note",
+                    "call_on": ["sent"],
                     "metadata": {"x": [1]},
                 },
                 {"id": "decide", "type": "approval", "self_approval": True, "assignee": {"role": "boss"}},

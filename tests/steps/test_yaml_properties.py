@@ -115,25 +115,27 @@ MAPPINGS = st.dictionaries(
     NAMES, st.sampled_from(["workflow.a", "context.tenant_id", "input.b", 5, True, None]), max_size=3
 )
 OUTPUTS = st.dictionaries(st.sampled_from(["p", "q"]), st.sampled_from(["response.a", "response", "now"]), max_size=2)
-KINDS = {
-    "action": st.fixed_dictionaries(
-        {},
-        optional={
-            "form": st.just({"type": "object"}),
-            "capabilities": st.lists(NAMES, max_size=2, unique=True),
-            "assignee": st.one_of(st.fixed_dictionaries({k: NAMES}) for k in ("user", "role")),
-            "name": NAMES,
-        },
-    ),
-    "system": st.fixed_dictionaries(
-        {"operation": st.sampled_from(["python:a", "openapi:b.c"])},
-        optional={
-            "input": MAPPINGS,
-            "output": OUTPUTS,
-            "retry": st.fixed_dictionaries({"calls": st.integers(1, 9)}, optional={"delay": SPANS}),
-            "call_timeout": SPANS,
-        },
-    ),
+CALL = st.fixed_dictionaries(
+    {"operation": st.sampled_from(["python:a", "openapi:b.c"])},
+    optional={
+        "input": MAPPINGS,
+        "output": OUTPUTS,
+        "retry": st.fixed_dictionaries({"calls": st.integers(1, 9)}, optional={"delay": SPANS}),
+        "call_timeout": SPANS,
+    },
+)
+ASKED = st.fixed_dictionaries(
+    {},
+    optional={
+        "form": st.just({"type": "object"}),
+        "capabilities": st.lists(NAMES, max_size=2, unique=True),
+        "assignee": st.one_of(st.fixed_dictionaries({k: NAMES}) for k in ("user", "role")),
+        "name": NAMES,
+    },
+)
+KINDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "action": st.builds(lambda asked, call: {**asked, **call}, ASKED, st.one_of(st.just({}), CALL)),
+    "system": CALL,
     "wait": st.one_of(
         st.fixed_dictionaries({"duration": SPANS}),
         st.fixed_dictionaries({"until": st.sampled_from(["workflow.when", "2026-12-24T18:00:00Z"])}),

@@ -1,4 +1,8 @@
-"""From a workflow of steps to the graph: each step is one node, each transition one edge."""
+"""From a workflow of steps to the graph: each step is one node, each transition one edge.
+
+Where a person's answer is followed by a call, the transition it takes leads over a node of its own, `STEP.EVENT`: the
+way is chosen when the person answers, the call is made on that way.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import msgspec
 
 from holdfast.compiler.expressions.moments import read_moment
 from holdfast.compiler.graph import Edge, Graph, Node, Policy, Retry, Wait
-from holdfast.definitions.steps.model import Path, Step, Workflow
+from holdfast.definitions.steps.model import PEOPLE, Path, Step, Transition, Workflow
 
 CHAIN_LIMIT: Final = 10
 PYTHON: Final = "python:"
@@ -34,7 +38,7 @@ def lower_steps(workflow: Workflow) -> Lowered:
         version=workflow.version,
         kind="steps",
         entry=workflow.entry,
-        nodes=tuple(_node(step, workflow) for step in workflow.steps),
+        nodes=(*(_node(step, workflow) for step in workflow.steps), *_calls(workflow)),
         edges=tuple(edges.values()),
         policy=Policy(
             on_error="suspend",
@@ -58,17 +62,19 @@ def to_graph(workflow: Workflow) -> Graph:
 
 def _edges(workflow: Workflow) -> list[tuple[Edge, Path]]:
     found: list[tuple[Edge, Path]] = []
+    calls = call_names(workflow)
+    callers = {step.id for step in workflow.steps if step.operation is not None and step.type in PEOPLE}
     for transition in workflow.transitions:
-        edge = Edge(
-            id=f"{transition.source}:{transition.event}>{transition.target}",
-            source=transition.source,
-            target=transition.target,
-            on=transition.event,
-            when=transition.condition,
-            guard=transition.guard,
-            priority=transition.index,
-        )
-        found.append((edge, ("transitions", transition.index)))
+        origin: Path = ("transitions", transition.index)
+        source, target, event, call = transition.source, transition.target, transition.event, calls.get(transition)
+        if source in callers and event == "error":  # it is the call that fails, whichever it was
+            found += [
+                (_edge(transition, name, target), origin) for taken, name in calls.items() if taken.source == source
+            ]
+        else:
+            found.append((_edge(transition, source, call or target), origin))
+            if call is not None:
+                found.append((Edge(id=f"{call}>{target}", source=call, target=target, on="completed"), origin))
     timed = {transition.source for transition in workflow.transitions if transition.event == "timeout"}
     for step in workflow.steps:
         # A step without a target of its own falls back to the workflow's; the graph says so itself.
@@ -77,6 +83,42 @@ def _edges(workflow: Workflow) -> list[tuple[Edge, Path]]:
             edge = Edge(id=f"{step.id}:timeout>{target}", source=step.id, target=target, on="timeout")
             found.append((edge, ("steps", step.index, "on_timeout")))
     return found
+
+
+def _edge(transition: Transition, source: str, target: str) -> Edge:
+    return Edge(
+        id=f"{source}:{transition.event}>{target}",
+        source=source,
+        target=target,
+        on=transition.event,
+        when=transition.condition,
+        guard=transition.guard,
+        priority=transition.index,
+    )
+
+
+def call_names(workflow: Workflow) -> dict[Transition, str]:
+    """The transitions that lead over a call, and what the node of the call is named."""
+    steps = {step.id: step for step in workflow.steps if step.type in PEOPLE}
+    names: dict[Transition, str] = {}
+    for transition in workflow.transitions:
+        step = steps.get(transition.source)
+        if step is not None and step.calls_after(transition.event):
+            name = f"{step.id}.{transition.event}"
+            number = sum(other == name or other.startswith(f"{name}#") for other in names.values())
+            names[transition] = f"{name}#{number + 1}" if number else name
+    return names
+
+
+def _calls(workflow: Workflow) -> list[Node]:
+    steps = {step.id: step for step in workflow.steps}
+    nodes: list[Node] = []
+    for transition, name in call_names(workflow).items():
+        step = steps[transition.source]
+        metadata = {"type": "system", "name": f"{step.name or step.id}: {transition.event}"}
+        # The step's own time is the person's.
+        nodes.append(Node(id=name, metadata=metadata, **_call(msgspec.structs.replace(step, timeout=None))))
+    return nodes
 
 
 def _node(step: Step, workflow: Workflow) -> Node:

@@ -15,7 +15,7 @@ from holdfast.definitions.steps.slices import cut_out
 from holdfast.definitions.steps.taking import Misfit, Taker
 from holdfast.definitions.steps.tree import Mapping, Sequence, Tree
 
-_LISTS: Final = frozenset({"capabilities"})
+_LISTS: Final = frozenset({"capabilities", "call_on"})
 _RENAMED: Final = {"from": "source", "to": "target"}
 
 

@@ -66,22 +66,26 @@ _PATIENCE: Final = {
     "timeout": Field(Span(), "How long the step may last, all calls and waiting included."),
     "on_timeout": _ON_TIMEOUT,
 }
-_PERSON: Final = {
-    "form": Field(Json(), "A JSON Schema of what the person fills in; it is checked and merged into the state."),
-    "capabilities": Field(_CAPABILITIES, "All of them are needed to act here."),
-    "assignee": Field(_ASSIGNEE, "Who is asked: a user, a role or an expression."),
-    **_PATIENCE,
-}
-_CALL: Final = {
-    "operation": Field(
-        _OPERATION, "What is called: python:NAME or openapi:DOCUMENT.OPERATION, or another kind.", required=True
-    ),
+_OPERATION_MEANS: Final = "What is called: python:NAME or openapi:DOCUMENT.OPERATION, or another kind."
+_CALLED: Final = {
     "input": Field(Expressions(), "What it is called with: name → expression over workflow, context and input."),
     "output": Field(Expressions(), "What is kept of its answer: name → expression over response as well."),
     "retry": Field(_RETRY, "How often a failing call is repeated."),
     "call_timeout": Field(Span(), "How long one call may last; then it counts as failed."),
+}
+_PERSON: Final = {
+    "form": Field(Json(), "A JSON Schema of what the person fills in; it is checked and merged into the state."),
+    "capabilities": Field(_CAPABILITIES, "All of them are needed to act here."),
+    "assignee": Field(_ASSIGNEE, "Who is asked: a user, a role or an expression."),
+    "operation": Field(_OPERATION, f"{_OPERATION_MEANS} The call is made when somebody has answered."),
+    "call_on": Field(
+        Items(_EVENT, least=1, distinct=True, most=50),
+        "The answers after which the call is made; all but rejected and reject if left out.",
+    ),
+    **_CALLED,
     **_PATIENCE,
 }
+_CALL: Final = {"operation": Field(_OPERATION, _OPERATION_MEANS, required=True), **_CALLED, **_PATIENCE}
 _WAIT: Final = {
     "duration": Field(Span(zero_allowed=True), "Wait this long."),
     "until": Field(_EXPRESSION, "Wait until this moment: an expression, or a moment in ISO 8601."),

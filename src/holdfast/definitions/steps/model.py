@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.definitions.steps.problems import Problem, require_sound
 from holdfast.definitions.steps.tree import START, Mark
+
+ENGINE_EVENTS: Final = ("completed", "error", "timeout")
+PEOPLE: Final = frozenset({"action", "approval"})
+REFUSALS: Final = frozenset({"rejected", "reject"})
 
 Path = tuple[str | int, ...]  # ("steps", 2, "timeout"): where something stands in its workflow
 
@@ -38,6 +42,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assignee: Assignee | None = None
     self_approval: bool = False
     operation: str | None = None
+    call_on: tuple[str, ...] = ()  # of a person's step: the answers after which the call is made
     input: dict[str, str] | None = None
     output: dict[str, str] | None = None
     retry: Retry | None = None
@@ -50,6 +55,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str | None = None
     metadata: dict[str, Any] = {}
     index: int = 0  # its position in the list it was written in
+
+    def calls_after(self, event: str) -> bool:
+        """Whether this answer of a person leads on by way of the step's operation."""
+        if self.operation is None or event in ("error", "timeout"):
+            return False
+        return event in self.call_on if self.call_on else event not in REFUSALS
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,14 +6,13 @@ from collections import defaultdict
 from typing import Final
 
 from holdfast.definitions.steps.building import Draft
-from holdfast.definitions.steps.model import Step, Transition, Workflow
+from holdfast.definitions.steps.model import ENGINE_EVENTS, PEOPLE, Step, Transition, Workflow
 from holdfast.definitions.steps.problems import Findings
 from holdfast.definitions.steps.tree import Mark
 
-ENGINE_EVENTS: Final = ("completed", "error", "timeout")
-PEOPLE: Final = frozenset({"action", "approval"})
 CALLS: Final = frozenset({"system", "notification"})
 RESERVED_METADATA: Final = frozenset({"name", "type", "description", "workflow", "input_schema"})
+OF_A_CALL: Final = ("input", "output", "retry", "call_timeout", "call_on")
 DECIDERS: Final = frozenset({"approved_by", "rejected_by"})
 
 
@@ -102,6 +101,8 @@ class _Rules:
             self.assignee(step)
         if step.type == "wait":
             self.wait(step)
+        if step.type in PEOPLE:
+            self.call_of_person(step)
         self.step_timeout(step)
 
     def assignee(self, step: Step) -> None:
@@ -111,6 +112,20 @@ class _Rules:
             found = " and ".join(given) or "none of them"
             message = f"An assignee is a user, a role or an expression; this has {found}."
             self.add("STEPS_ASSIGNEE_AMBIGUOUS", message, self.at(step, "assignee"))
+
+    def call_of_person(self, step: Step) -> None:
+        if ("steps", step.index, "operation") not in self.workflow.marks:
+            for key in OF_A_CALL:
+                if ("steps", step.index, key) in self.workflow.marks:
+                    message = f"{key!r} belongs to an operation, and {step.id!r} has none."
+                    self.add("STEPS_KEY_MISPLACED", message, self.at(step, key, "key"))
+            return
+        events = {transition.event for transition in self.leaving[step.id]} - {"error", "timeout"}
+        for event in step.call_on:
+            if event not in events:
+                message = f"No transition from {step.id!r} takes {event!r}, so nothing is called after it."
+                hint = self.findings.nearest(event, sorted(events))
+                self.add("STEPS_EVENT_UNEXPECTED", message, self.at(step, "call_on"), hint)
 
     def wait(self, step: Step) -> None:
         written = {key for key in ("duration", "until", "event") if ("steps", step.index, key) in self.workflow.marks}
@@ -195,8 +210,8 @@ def _impossible(step: Step, event: str) -> str:
         return "A notification never fails: an error counts as completed."
     if step.type in CALLS and event not in ENGINE_EVENTS:
         return f"A {step.type} step knows completed, error and timeout; nobody sends it {event!r}."
-    if step.type in PEOPLE and event == "error":
-        return f"{step.id!r} waits for somebody and cannot fail."
+    if step.type in PEOPLE and event == "error" and step.operation is None:
+        return f"{step.id!r} waits for somebody and calls nothing, so it cannot fail."
     if step.type == "wait" and event == "error":
         return f"{step.id!r} waits and cannot fail."
     if step.type == "wait" and step.event is None and event != "completed":
