@@ -1,11 +1,12 @@
-"""An order approval over HTTP: two people, a real service beside it, and a process written in YAML.
+"""An order approval over HTTP: two people, a real service beside it, a process written in YAML, and a saga.
 
     python examples/steps_approval.py            # runs once and checks itself
     python examples/steps_approval.py --serve    # leaves the server running for you to try
 
 Ann places an order. She may not approve it herself; Ben does, and within his request the order is confirmed at the
 order service (examples/steps/service.py, called by its OpenAPI document) and the customer is told. A second order is
-sold out, and takes the way for errors. Everybody is who their headers say: the development identity, which works on
+sold out, and takes the way for errors. A saga then delivers the first order and finds no courier: what it has done is
+taken back, the last thing first. Everybody is who their headers say: the development identity, which works on
 this machine only.
 """
 
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 import httpx2
 
-from holdfast import Engine
+from holdfast import Context, DoNotRetry, Engine, Flow
 from holdfast.compiler.steps import load_steps
 from holdfast.errors import HoldfastError
 from holdfast.server.app import create_app
@@ -38,6 +39,22 @@ FILE: Final = HERE / "steps" / "order_approval.yaml"
 ANN: Final = {"X-Holdfast-Subject": "ann", "X-Holdfast-Roles": "seller"}
 BEN: Final = {"X-Holdfast-Subject": "ben", "X-Holdfast-Roles": "approver"}
 ELSEWHERE: Final = {"X-Holdfast-Subject": "eve", "X-Holdfast-Tenant": "another-company"}
+
+DELIVERY: Final = (
+    Flow("orders.delivery")
+    .step("reserve", "reserve").on_failure("release", "release")
+    .step("charge", "charge").on_failure("refund", "refund")
+    .step("ship", "ship", retries=2)
+    .build()
+)  # fmt: skip
+
+
+async def did(ctx: Context, data: Any) -> Any:
+    return data
+
+
+async def no_courier(ctx: Context, order: Any) -> Any:
+    raise DoNotRetry("There is no courier today.")
 
 
 async def tell_the_story(client: httpx2.AsyncClient, service: Any) -> None:
@@ -73,9 +90,25 @@ async def tell_the_story(client: httpx2.AsyncClient, service: Any) -> None:
     assert answer.json()["current_step"] == "failed", answer.text
     print(f"A sold-out order took the way for errors: {answer.json()['state']['_last_error']['code']}")
 
+    await tell_of_the_saga(client)
+
+    print("Who did what with ord-123:")
     story = (await client.get(f"/ui/workflows/{started['id']}", headers=BEN)).json()["history"]
     for event in story:
         print(f"  {event['event']:<18} {event['step'] or '':<10} {event['actor']}")
+
+
+async def tell_of_the_saga(client: httpx2.AsyncClient) -> None:
+    wish = {"flow": "orders.delivery", "input": {"order_id": "ord-123"}}
+    saga = (await client.post("/api/v1/instances", headers=ANN, json=wish)).json()
+    async with client.stream("GET", f"/api/v1/instances/{saga['id']}/stream", headers=ANN) as events:
+        async for line in events.aiter_lines():  # it ends with the instance
+            assert not line.startswith("event: problem"), line
+    steps = (await client.get(f"/api/v1/instances/{saga['id']}/steps", headers=ANN)).json()["items"]
+    done = {step["name"]: step["status"] for step in steps if not step["name"].startswith("@")}
+    assert {done[name] for name in ("reserve", "charge", "ship")} == {"rolled_back"}, done
+    assert (done["refund"], done["release"]) == ("completed", "completed"), done
+    print("Its delivery found no courier, and was taken back:", ", ".join(f"{n} {s}" for n, s in done.items()))
 
 
 async def place(client: httpx2.AsyncClient, order: str) -> dict[str, Any]:
@@ -92,6 +125,10 @@ async def run(*, serve: bool, port: int) -> None:
         engine.openapi("orders", DOCUMENT, base_url=service.url)
         for workflow in load_steps(FILE.read_text(), name=FILE.name).workflows:
             await engine.publish(workflow)
+        await engine.publish(DELIVERY)
+        for name in ("reserve", "release", "charge", "refund"):
+            engine.register(name, did)
+        engine.register("ship", no_courier)
         await stack.enter_async_context(engine.worker())
         chain = await stack.enter_async_context(
             open_chain(AuthSettings(development=True), engine.dsn, listen_host="127.0.0.1", org=engine.org)

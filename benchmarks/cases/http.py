@@ -128,7 +128,7 @@ def pages(bench: Bench) -> list[Row]:
         dsn = bench.server.dsn(databases[count])
         with serving(OURS, dsn=dsn) as (server, facts):
             took = measured(
-                server, mode="looks", connections=2, turns=bench.size(300, 30), targets={**LISTS, **INBOXES}, **facts
+                server, mode="looks", connections=2, turns=bench.size(100, 30), targets={**LISTS, **INBOXES}, **facts
             )["took"]
         for name, seconds in took.items():
             found.setdefault((count, name), []).append(at(sorted(seconds), 0.95) * 1000)

@@ -92,7 +92,7 @@ def test_errors_are_those_of_the_engine(engine: SyncEngine) -> None:
 def test_every_verb_of_the_engine_is_here() -> None:
     verbs = {name for name, verb in inspect.getmembers(Engine, inspect.isfunction) if name[0] != "_"}
     registering = {"handler", "register", "call", "effect", "register_effect", "use", "openapi", "load_invokers"}
-    for_loops_only = {"stats", "for_org", "lifespan"}
+    for_loops_only = {"stats", "lifespan"}
     assert len(verbs) > 40
     assert verbs <= {*dir(SyncEngine), *registering, *for_loops_only}
     assert SyncEngine.start.__doc__ == Engine.start.__doc__
@@ -163,6 +163,19 @@ def test_a_worker_started_here_does_not_wait_for_this_thread(engine: SyncEngine,
     with engine.worker():
         started = engine.start("lender", {})
         assert engine.wait(started.id, timeout=10).status == "completed"
+
+
+def test_another_organisation_through_the_same_engine(engine: SyncEngine) -> None:
+    acme = engine.for_org("acme")
+    acme.publish(approval("theirs"))
+    theirs = acme.start("theirs", {})
+    assert (acme.org, engine.org, acme.get(theirs.id).org) == ("acme", "default", "acme")
+    with pytest.raises(NotFound):
+        engine.get(theirs.id)
+    for end in (acme.open, acme.close):
+        with pytest.raises(HoldfastError, match="ENGINE_IS_A_VIEW"):
+            end()
+    assert engine.list().items is not None  # nothing was closed
 
 
 def test_only_between_open_and_close(dsn: str) -> None:

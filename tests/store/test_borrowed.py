@@ -130,6 +130,17 @@ def count(engine: SyncEngine, question: str, about: str) -> int:
         return row[0]
 
 
+def test_a_start_keeps_what_it_is_found_by(engine: SyncEngine, caller: Caller, key: str) -> None:
+    started = engine.start(
+        "order", {}, attributes={"customer": key}, partition_id="north", correlation_id="c-1", conn=caller.conn
+    )
+    assert engine.list(attributes={"customer": key}).items == []
+    caller.commit()
+    [found] = engine.list(attributes={"customer": key}).items
+    assert found.id == started.id
+    assert found.attributes == {"customer": key, "partition_id": "north", "correlation_id": "c-1"}
+
+
 def resting(engine: SyncEngine) -> str:
     instance = engine.start("approval", {})
     engine.drain()

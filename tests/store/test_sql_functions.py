@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -103,6 +104,18 @@ def test_start_stores_a_pending_instance_and_its_signal(flow: Db) -> None:
     assert flow.execute("select instance_id, bucket, org_id, kind, payload from holdfast.signals").fetchall() == [
         (instance, bucket, "default", "started", {})
     ]
+
+
+def test_start_stores_what_an_instance_is_found_by(flow: Db) -> None:
+    instance = one(flow, 'select holdfast.start(\'order\', attributes => \'{"city": "Kiel", "size": 3}\')')
+    found = "select array_agg(name order by name) from holdfast.instance_attributes where instance_id = %s"
+    assert one(flow, found, instance) == ["city", "size"]
+
+
+@pytest.mark.parametrize("attributes", ["[]", "5", '{"": 1}', json.dumps({"x" * 201: 1})])
+def test_start_refuses_attributes_that_nothing_could_be_found_by(flow: Db, attributes: str) -> None:
+    assert "attribute" in str(fails(flow, "HF422", "select holdfast.start('order', attributes => %s)", attributes))
+    assert one(flow, "select count(*) from holdfast.instances") == 0
 
 
 def test_a_business_key_alone_decides_the_bucket(flow: Db) -> None:

@@ -41,6 +41,15 @@ class Wish(msgspec.Struct, frozen=True):
     by: str
     reason: str | None
     business_key: str | None  # of the instance, and of the new one
+    if_version: int | None = None  # only as long as the instance is there
+
+    def check_version(self, stored: Stored) -> None:
+        if self.if_version not in (None, stored.version):
+            raise Conflict(
+                f"The instance is at version {stored.version}, not {self.if_version}.",
+                code="VERSION_CONFLICT",
+                hint="Read it again and decide on what you see then.",
+            )
 
 
 async def rerun(engine: Base, session: Session, id: bytes, wish: Wish) -> bytes:
@@ -49,6 +58,7 @@ async def rerun(engine: Base, session: Session, id: bytes, wish: Wish) -> bytes:
         check_text(text, what)
     for last in (*[False] * (TRIES - 1), True):
         stored, rows = await asyncio.to_thread(_read, engine.dsn, engine.org, id)
+        wish.check_version(stored)
         past = await _past(engine, session, stored, rows)
         if stored.status in TERMINAL:
             return await asyncio.to_thread(_begin_again, engine.dsn, engine.org, past, wish)
@@ -104,6 +114,7 @@ def _begin_again(dsn: str, org: str, past: Past, wish: Wish) -> bytes:
         stored = repair.lock_instance(errand, org, old.id)
         if stored is None:
             raise unknown(old.id)
+        wish.check_version(stored)
         input = begun_again(past, stored.data, wish.step, wish.token, wish.input)
         new = new_id(org, None, wish.business_key)
         repair.begin_again(errand, stored, new, input, wish.by, {"node": wish.step, "origin": str_id(old.id)})

@@ -38,9 +38,20 @@ class BorrowedVerbs:
         self._org = org
 
     async def start(
-        self, conn: Any, definition: Startable, raw: bytes, key: str | None, business_key: str | None, by: str | None
+        self,
+        conn: Any,
+        definition: Startable,
+        raw: bytes,
+        key: str | None,
+        business_key: str | None,
+        by: str | None,
+        attributes: bytes | None = None,
+        trace: str | None = None,
     ) -> Instance:
-        arguments = definition.name, raw.decode(), key, definition.version, business_key, _text(by, "actor"), self._org
+        arguments = (
+            definition.name, raw.decode(), key, definition.version, business_key, _text(by, "actor"), self._org,
+            None if attributes is None else attributes.decode(), trace,
+        )  # fmt: skip
         id = await _run(conn, "start_instance", arguments)
         return await self.get(conn, UUID(id).bytes)
 

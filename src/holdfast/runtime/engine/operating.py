@@ -156,6 +156,7 @@ class Operating(Reading):
         token: str | None = None,
         by: str | None = None,
         reason: str | None = None,
+        if_version: int | None = None,
     ) -> Instance:
         """Run an instance again from a step it has been at, with what the step got then or with another input.
 
@@ -164,7 +165,7 @@ class Operating(Reading):
         """
         view = await self.get(instance_id)
         raw = None if input is None else take_payload(input, "the input", f"{from_step!r}")
-        wish = Wish(from_step, token, raw, by or "system", reason, view.business_key)
+        wish = Wish(from_step, token, raw, by or "system", reason, view.business_key, if_version)
         id = await rerun(self, self._opened(), take_id(view.id), wish)
         self._announce()
         return await self.get(UUID(bytes=id))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Suspend
 from holdfast.core.status import TERMINAL
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Refused
 from holdfast.runtime.edge import Id, check_key, check_text, take_id, take_payload
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.items import Item
@@ -92,6 +92,12 @@ class Signalling(Reading):
         check_text(reason, "reason")
         check_text(by, "actor")
         if conn is not None:
+            if if_version is not None:
+                raise Refused(
+                    "A cancel in your own transaction is decided after your commit, whatever the version is then.",
+                    code="OPTION_MISPLACED",
+                    hint="Leave out `if_version`, or `conn`.",
+                )
             return await self._borrowed.cancel(conn, take_id(instance_id), reason, by)
         return await self._control(instance_id, Cancel(reason, if_version), by)
 
@@ -101,11 +107,15 @@ class Signalling(Reading):
         """End an instance at once; late results are refused."""
         return await self._control(instance_id, Abort(reason, if_version), by)
 
-    async def suspend(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
-        return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR"), by)
+    async def suspend(
+        self, instance_id: Id, *, by: str | None = None, reason: str | None = None, if_version: int | None = None
+    ) -> Instance:
+        """Hold an instance: handlers that are out finish and are recorded, nothing new begins until it is resumed."""
+        return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR", if_version), by)
 
-    async def resume(self, instance_id: Id, *, by: str | None = None) -> Instance:
-        return await self._control(instance_id, Resume(), by)
+    async def resume(self, instance_id: Id, *, by: str | None = None, if_version: int | None = None) -> Instance:
+        """Let an instance go on that somebody, an error or the chain limit has suspended."""
+        return await self._control(instance_id, Resume(if_version), by)
 
     async def force_fail(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
         return await self._control(instance_id, ForceFail(reason), by)

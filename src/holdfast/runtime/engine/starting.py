@@ -62,7 +62,11 @@ class Starting(Reading):
         told = attributes_of(attributes, partition_id, correlation_id)
         start = await self._prepared(flow, input, key, version, business_key, told, by, capabilities)
         if conn is not None:
-            return await self._borrowed.start(conn, start.definition, start.input, key, business_key, by)
+            with self.telemetry.start(flow):
+                return await self._borrowed.start(
+                    conn, start.definition, start.input, key, business_key, by, start.attributes,
+                    self.telemetry.current_trace(),
+                )  # fmt: skip
         return await self._store(start, partition_id, correlation_id)
 
     async def start_and_settle(

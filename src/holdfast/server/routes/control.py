@@ -20,7 +20,6 @@ from holdfast.server.etags import expected_version
 from holdfast.server.idempotency import IdempotencyKey
 from holdfast.server.models.dead_letters import Resolution
 from holdfast.server.models.instances import InstanceView, RequeueLetters, Rerun, Why
-from holdfast.server.refusals import PreconditionFailed
 from holdfast.server.routes.instances import ETAG, shown
 from holdfast.server.scopes import Scope, needs
 from holdfast.server.sight import CurrentSight, Sight
@@ -98,9 +97,11 @@ async def pause_instance(
     wish: Why | None = None,
 ) -> InstanceView:
     """Hold an instance: what is being done is finished and recorded, nothing new begins until it is resumed."""
-    await _require_version(sight, instance_id, request)
-    doing = sight.engine.suspend(instance_id, by=sight.identity.subject, reason=(wish or _NO_REASON).reason)
-    return shown(sight, await _reached(sight, instance_id, doing, key, "suspended"), response)
+    by, why = sight.identity.subject, (wish or _NO_REASON).reason
+    expected = await _expected(sight, instance_id, request)
+    with if_version_matches(expected):
+        doing = sight.engine.suspend(instance_id, by=by, reason=why, if_version=expected)
+        return shown(sight, await _reached(sight, instance_id, doing, key, "suspended"), response)
 
 
 @router.post(
@@ -114,9 +115,10 @@ async def resume_instance(
     instance_id: UUID, request: Request, response: Response, sight: CurrentSight, key: IdempotencyKey
 ) -> InstanceView:
     """Let an instance go on: one that was paused, or one that an error or the chain limit suspended."""
-    await _require_version(sight, instance_id, request)
-    doing = sight.engine.resume(instance_id, by=sight.identity.subject)
-    return shown(sight, await _reached(sight, instance_id, doing, key, "running", "completed"), response)
+    expected = await _expected(sight, instance_id, request)
+    with if_version_matches(expected):
+        doing = sight.engine.resume(instance_id, by=sight.identity.subject, if_version=expected)
+        return shown(sight, await _reached(sight, instance_id, doing, key, "running", "completed"), response)
 
 
 @router.post(
@@ -130,15 +132,17 @@ async def rerun_instance(
     instance_id: UUID, wish: Rerun, request: Request, response: Response, sight: CurrentSight
 ) -> InstanceView:
     """Run an instance again from a step it has been at. One that is over stays so: the answer is a new instance."""
-    await _require_version(sight, instance_id, request)
-    running = await sight.engine.rerun(
-        instance_id,
-        from_step=wish.from_step,
-        input=wish.input,
-        token=wish.token,
-        by=sight.identity.subject,
-        reason=wish.reason,
-    )
+    expected = await _expected(sight, instance_id, request)
+    with if_version_matches(expected):
+        running = await sight.engine.rerun(
+            instance_id,
+            from_step=wish.from_step,
+            input=wish.input,
+            token=wish.token,
+            by=sight.identity.subject,
+            reason=wish.reason,
+            if_version=expected,
+        )
     return shown(sight, running, response)
 
 
@@ -175,10 +179,3 @@ async def _reached(
 async def _expected(sight: Sight, id: UUID, request: Request) -> int | None:
     """The version that If-Match asks for, once it is known that the caller may see the instance at all."""
     return expected_version(request, (await sight.instance(id)).version)
-
-
-async def _require_version(sight: Sight, id: UUID, request: Request) -> None:
-    """For what the kernel does whatever the version is: refused when it differs from what the caller last saw."""
-    found = await sight.instance(id)
-    if expected_version(request, found.version) not in (None, found.version):
-        raise PreconditionFailed(hint="Read it again, and decide again.", expected=found.version)

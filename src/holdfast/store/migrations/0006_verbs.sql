@@ -122,6 +122,22 @@ begin
 end
 $$;
 
+create function holdfast.check_attributes(attributes jsonb) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    if attributes is null then
+        return;
+    end if;
+    if jsonb_typeof(attributes) <> 'object' then
+        raise exception 'The attributes must be an object' using errcode = 'HF422', hint = 'Give names and values.';
+    end if;
+    if exists (select from jsonb_object_keys(attributes) k where octet_length(k) not between 1 and 200) then
+        raise exception 'The name of an attribute has 1 to 200 bytes' using errcode = 'HF422';
+    end if;
+    perform holdfast.check_payload('attributes', attributes);
+end
+$$;
+
 -- Stores a pending instance. The same key with the same input answers the instance that is already there.
 create function holdfast.start(
     flow text,
@@ -130,7 +146,9 @@ create function holdfast.start(
     version int default null,
     business_key text default null,
     by text default null,
-    org text default null
+    org text default null,
+    attributes jsonb default null,
+    trace text default null
 ) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -145,15 +163,16 @@ begin
     perform holdfast.check_name('key', key, 500);
     perform holdfast.check_name('business key', business_key, 500);
     perform holdfast.check_payload('input', given);
+    perform holdfast.check_attributes(attributes);
     select * into pinned from holdfast.startable(flow, version, tenant);
 
     insert into holdfast.instances (
         id, bucket, org_id, definition_id, flow, flow_version, status, version, state, data, input,
-        idempotency_key, business_key, created_by, created_at, updated_at
+        idempotency_key, business_key, created_by, attributes, trace, created_at, updated_at
     ) values (
         instance, get_byte(uuid_send(instance), 15), tenant, pinned.definition_id, start.flow, pinned.flow_version,
         'pending', 0, '{}', case when jsonb_typeof(given) = 'object' then given else '{}' end, given,
-        start.key, start.business_key, start.by, moment, moment
+        start.key, start.business_key, start.by, start.attributes, start.trace, moment, moment
     ) on conflict do nothing;
 
     if not found then
@@ -171,10 +190,10 @@ begin
         return earlier.id;
     end if;
 
-    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, trace, ripe_at)
     values (
         instance, holdfast.new_id(get_byte(uuid_send(instance), 15)), get_byte(uuid_send(instance), 15), tenant,
-        'started', '{}', moment
+        'started', '{}', start.trace, moment
     );
     perform holdfast.wake_workers();
     return instance;
@@ -409,7 +428,8 @@ end
 $$;
 
 revoke all on function
-    holdfast.acting_org, holdfast.check_name, holdfast.check_payload, holdfast.wake_workers, holdfast.status_of,
+    holdfast.acting_org, holdfast.check_name, holdfast.check_payload, holdfast.check_attributes, holdfast.wake_workers,
+    holdfast.status_of,
     holdfast.refuse_terminal, holdfast.refuse_version, holdfast.check_due, holdfast.actor_of, holdfast.actor_with,
     holdfast.startable,
     holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get, holdfast.signal_digest
