@@ -63,7 +63,10 @@ def main() -> int:
     names = options.only or list(CASES)
     with server.running(options.dsn) as postgres:
         bench = Bench(postgres, options.rounds, options.quick)
-        rows = [row for name in names for row in run_case(name, CASES[name], bench)]
+        rows: list[Row] = []
+        for name in names:
+            rows += run_case(name, CASES[name], bench)
+            report.write_json(rows, whole=False)  # what an early end leaves
         facts = report.facts(postgres.settings(), bench.versions, options.rounds)
     print(f"\n{report.table(rows)}\n\n{facts}\n")
     whole = not options.quick and not options.only and options.rounds >= 3

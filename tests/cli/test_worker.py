@@ -66,7 +66,7 @@ async def test_two_processes_share_the_work(
 ) -> None:
     ids = await start(engine, 12, processes=2)
     with running(
-        tmp_path / "log", "cli_apps:make", "--processes=2", "--concurrency=1", "--lease=1", **environment
+        tmp_path / "log", "cli_apps:make", "--processes=2", "--concurrency=1", "--lease=10", **environment
     ) as worker:
         await all_complete(engine, ids)
         assert len(set(worker.ready)) == 2
@@ -82,7 +82,7 @@ async def test_a_signal_lets_it_drain(
     engine: Engine, environment: dict[str, str], marks: Path, tmp_path: Path, processes: int
 ) -> None:
     ids = await start(engine, 12)
-    options = ["cli_apps:configure", f"--processes={processes}", "--concurrency=1", "--lease=1"]
+    options = ["cli_apps:configure", f"--processes={processes}", "--concurrency=1", "--lease=10"]
     with running(tmp_path / "first", *options, **environment) as worker:
         await eventually(lambda: count(marks, "began") == processes)
         worker.tell(signal.SIGINT)
