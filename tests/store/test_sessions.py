@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from holdfast.store.session import Disconnected, Session
+from holdfast.errors import StoreError
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
 from holdfast.store.statements import SQL
 from running import until
 
 pytestmark = pytest.mark.anyio
 
+REFUSED = SQL.list_workers.one(-1)
 END = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> %s"
 
 
@@ -69,3 +71,34 @@ async def test_a_session_that_was_given_up_answers_at_once(session: Session) -> 
     await asyncio.gather(asking, return_exceptions=True)
     with pytest.raises(Disconnected):
         await session.run([SQL.read_clock.one()])
+
+
+def prepared(session: Session) -> set[bytes]:
+    return session._known  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_statement_is_prepared_once_when_it_is_first_needed(session: Session) -> None:
+    name = SQL.read_clock.name
+    assert name not in prepared(session)
+    first = await session.run([BEGIN, SQL.read_clock.one(), SQL.read_clock.one(), COMMIT])
+    assert name in prepared(session)
+    again = await session.run([BEGIN, SQL.read_clock.one(), SQL.read_clock.one(), COMMIT])
+    assert [len(first), len(again)] == [4, 4]  # a result per query, none for what was prepared
+
+
+async def test_what_stands_behind_an_error_is_prepared_the_next_time(session: Session) -> None:
+    with pytest.raises(DatabaseError):
+        await session.run([BEGIN, REFUSED, SQL.read_clock.one(), COMMIT])
+    assert SQL.read_clock.name not in prepared(session)
+    await session.run([ROLLBACK])
+    [answer] = await session.once(SQL.read_clock.one())
+    assert answer.ntuples == 1
+
+
+async def test_a_statement_that_does_not_fit_the_schema_says_so(session: Session, holdfast_dsn: str) -> None:
+    with psycopg.connect(holdfast_dsn, autocommit=True) as admin:
+        admin.execute("alter table holdfast.workers rename column host to called")
+    with pytest.raises(StoreError) as refusal:
+        await session.once(SQL.list_workers.one(10))
+    assert (refusal.value.code, "list_workers" in refusal.value.message) == ("SCHEMA_MISMATCH", True)
+    await session.once(SQL.read_clock.one())  # the transaction was left in order

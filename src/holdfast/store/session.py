@@ -1,8 +1,8 @@
 """One connection as a pipeline of prepared statements, straight on libpq: an eighth of the cost of driver cursors.
 
 `run` sends any number of queries in one flush and gives back a result per query; the first error is raised after all of
-them have been read, so the connection is always in step. Everything is prepared when the session opens: a Parse that
-stood behind an error in a pipeline would be skipped and the client would never know.
+them have been read, so the connection is always in step. A statement is prepared when it is first needed, right before
+it in the same flush. A Parse behind an error in a pipeline is skipped, so only what was answered counts as prepared.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ _CONTROL: Final = {
     b"set_constraints": b"set constraints all immediate",
 }
 _TEXTS: Final = {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}
+_AT_FIRST: Final = (*_CONTROL, SQL.find_definition.name)  # whether the schema is there and may be used shows at once
 _READ_ONLY: Final = "25006"
 SILENCE = 30.0  # seconds without a byte after which a connection counts as lost; no wait of ours is nearly as long
 _ALREADY_PREPARED: Final = "42P05"
+_UNFIT: Final = ("42", "3F")  # names that are not there, or that the login may not use
 
 
 class DatabaseError(Exception):
@@ -68,6 +70,7 @@ class Session:
         self._lock = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._out_of_step = False
+        self._known: set[bytes] = set()  # what is prepared on this connection
 
     @classmethod
     async def open(cls, dsn: str) -> Session:
@@ -83,21 +86,15 @@ class Session:
         return self
 
     async def _prepare(self) -> None:
-        """All statements in one round trip; the first that does not fit ends it."""
-        for name, sql in _TEXTS.items():
-            self._pg.send_prepare(name, sql)
+        for name in _AT_FIRST:
+            self._pg.send_prepare(name, _TEXTS[name])
         try:
-            await self._collect([*_TEXTS])
+            await self._collect(_AT_FIRST)
         except psycopg.OperationalError as failure:
             raise no_connection(failure) from None
         except DatabaseError as failure:
-            if failure.sqlstate == _ALREADY_PREPARED:
-                raise _behind_a_pooler() from None
-            raise StoreError(
-                f"The statement {failure.statement} does not fit the schema: {failure.text}",
-                code="SCHEMA_MISMATCH",
-                hint="Run `holdfast db migrate` and check that the login may use the schema.",
-            ) from None
+            raise _unfit(failure) from None
+        self._known.update(_AT_FIRST)
 
     def _enter(self) -> None:
         self._pg.enter_pipeline_mode()
@@ -152,7 +149,7 @@ class Session:
         async with self._turn:
             try:
                 results = await self.run([BEGIN, *queries, COMMIT])
-            except DatabaseError:
+            except (DatabaseError, StoreError):
                 await self.run([ROLLBACK])
                 raise
             return results[1:-1]
@@ -192,19 +189,46 @@ class Session:
         return self._pg.transaction_status == pq.TransactionStatus.INERROR
 
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
+        names = [query.name for query in queries]
+        if not self._known.issuperset(names):
+            return await self._exchange_new(queries)
         send = self._pg.send_query_prepared
         for name, parameters in queries:
             send(name, parameters, _FORMATS[len(parameters)], _BINARY)
-        return await self._collect([query.name for query in queries])
+        return await self._collect(names)
 
-    async def _collect(self, names: Sequence[bytes]) -> list[PGresult]:
+    async def _exchange_new(self, queries: Sequence[Query]) -> list[PGresult]:
+        """As above, with statements that this connection meets for the first time."""
+        names: list[bytes] = []
+        parsed: dict[int, bytes] = {}  # places among the results
+        for name, parameters in queries:
+            if name not in self._known and name not in parsed.values():
+                self._pg.send_prepare(name, _TEXTS[name])
+                parsed[len(names)] = name
+                names.append(name)
+            self._pg.send_query_prepared(name, parameters, _FORMATS[len(parameters)], _BINARY)
+            names.append(name)
+        results: list[PGresult] = []
+        try:
+            await self._collect(names, results)
+        except DatabaseError as failure:
+            is_parsing = any(results[place].status == pq.ExecStatus.FATAL_ERROR for place in parsed)
+            if is_parsing and failure.sqlstate.startswith(_UNFIT):
+                raise _unfit(failure) from None
+            raise
+        finally:
+            answered = [place for place in parsed if place < len(results)]
+            self._known.update(parsed[p] for p in answered if results[p].status == pq.ExecStatus.COMMAND_OK)
+        return [result for place, result in enumerate(results) if place not in parsed]
+
+    async def _collect(self, names: Sequence[bytes], into: list[PGresult] | None = None) -> list[PGresult]:
         """End the flush and read a result per name."""
         pg = self._pg
         pg.pipeline_sync()
         writing = pg.flush() != 0
         if writing:  # more than the socket takes: read while writing, or both sides would wait
             self._loop.add_writer(pg.socket, self._ready)
-        results: list[PGresult] = []
+        results: list[PGresult] = [] if into is None else into
         error: DatabaseError | None = None
         self._heard = self._loop.time()
         if self._watch is None:  # one outlives many exchanges: setting and cancelling one each would cost every commit
@@ -279,11 +303,18 @@ def _suited(dsn: str, relayed: bool) -> type[Session]:
     return PooledSession if is_pooled(dsn, relayed) else Session
 
 
-def _behind_a_pooler() -> StoreError:
+def _unfit(failure: DatabaseError) -> StoreError:
+    """Why a statement cannot be prepared here."""
+    if failure.sqlstate == _ALREADY_PREPARED:
+        return StoreError(
+            "Somebody else's prepared statements are on this connection: a pooler shares it.",
+            code="STORE_POOLED",
+            hint="Set HOLDFAST_POOLED=1, or pass pooled=True to the engine.",
+        )
     return StoreError(
-        "Somebody else's prepared statements are on this connection: a pooler shares it.",
-        code="STORE_POOLED",
-        hint="Set HOLDFAST_POOLED=1, or pass pooled=True to the engine.",
+        f"The statement {failure.statement} does not fit the schema: {failure.text}",
+        code="SCHEMA_MISMATCH",
+        hint="Run `holdfast db migrate` and check that the login may use the schema.",
     )
 
 
