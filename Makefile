@@ -44,7 +44,7 @@ faults: properties ## The proof: long properties, then kills, crashes and freeze
 
 properties: $(DEV) ## The long profile: property tests by the hundred thousand
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/runtime/test_model.py
-	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/server/test_schemathesis.py
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/server/test_schemathesis.py tests/server/test_hostile_input.py
 
 pooler: $(DEV) ## Run the pooler tests against PgBouncer, fetched on Debian and Ubuntu if it is not installed
 	@$(BIN)/python tests/poolers/fetch.py
