@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import psycopg
-
-from conftest import Pooled
+from pools import Pooled
 
 # What PgBouncer keeps per client and sets anew for each.
 KEPT_BY_POOLERS = {"client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"}

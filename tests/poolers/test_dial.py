@@ -6,8 +6,8 @@ from itertools import islice
 
 import psycopg
 import pytest
+from pools import Pooled
 
-from conftest import Pooled
 from holdfast import Engine
 from holdfast.errors import StoreError
 from holdfast.store.dial import Address, complete, dial, is_pooled, listening_address, pauses

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from pools import Pooled
 from servers import on_every_server
 
-from conftest import Pooled
 from holdfast import Engine
 from holdfast.errors import StoreError
 

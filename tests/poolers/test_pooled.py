@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pools import Pooled, kinds, through
 from servers import left_behind
 from witness import Witness, witnessed_worker
 
-from conftest import Pooled, kinds, through
 from holdfast import Context, Engine, Flow
 from holdfast.store import embedded
 from running import STEPS, Evidence, counting, journey, until

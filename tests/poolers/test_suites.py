@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from conftest import kinds
+from pools import kinds
 
 TESTS = Path(__file__).parents[1]
 SHORT = ("fundamentals/test_01_first_flow.py", "fundamentals/test_06_control.py", "fundamentals/test_07_looking.py")
