@@ -45,11 +45,12 @@ class Load:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def begin(self) -> None:
+    async def begin(self, backlog: int = BACKLOG) -> None:
         await self.engine.publish(Flow("high").step("high", "high", priority=100).build())
         await self.engine.publish(Flow("low").step("low", "low", priority=0).build())
-        for _ in range(BACKLOG):
+        for _ in range(backlog):
             self.start()
+        await asyncio.gather(*self._tasks)  # all of them are queued
 
     async def end(self) -> None:
         self._over = True
@@ -78,11 +79,9 @@ async def test_without_aging_it_waits_for_as_long_as_there_is_more_urgent_work(h
     async with Engine(holdfast_dsn, options=Options(aging=None)) as engine:
         load = Load(engine)
         async with engine.worker(concurrency=2, capacity=2):
-            await load.begin()
-            await engine.start_many("high", [{}] * 300)  # more than is done below, however late the next ones come
+            await load.begin(300)  # more than is done below, however late the next ones come
             await engine.start("low", {})
-            done = load.done
-            await until(lambda: load.done > done + 120)
+            await until(lambda: load.done > 150)
             assert load.low_at is None
             await load.end()
         await engine.drain()

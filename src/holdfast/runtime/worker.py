@@ -193,13 +193,12 @@ class Worker:
     # --- the committer's questions and news ------------------------------------------------------------------------
 
     def _leases(self, dispatch: Dispatch) -> bool:
-        return (
-            dispatch.queue in self._served
-            and not self._draining
-            and self._is_fresh
-            and len(self._held) < self._capacity
-            and (bool(dispatch.held) or not self._is_full)  # what is new goes behind what waits in the queue
-        )
+        if dispatch.queue not in self._served or self._draining or not self._is_fresh:
+            return False
+        if len(self._held) >= self._capacity:
+            self._is_full = True  # this one will wait in the queue: what comes next must not pass it
+            return False
+        return bool(dispatch.held) or not self._is_full  # what is new goes behind what waits in the queue
 
     @property
     def _is_fresh(self) -> bool:
@@ -347,8 +346,8 @@ class Worker:
     async def _claim(self) -> None:
         while not self._draining and self._is_fresh:
             limit = self._room()
-            self._is_full = limit <= 0
-            if self._is_full:
+            if limit <= 0:
+                self._is_full = True
                 return
             async with self._taking_on:
                 worker = self.lease.id
@@ -358,7 +357,8 @@ class Worker:
                 for work in claimed:
                     await self._take_on(work, worker)
             self.executor.dispatch()
-            if len(claimed) < limit:
+            self._is_full = len(claimed) >= limit  # not before the answer: until then something may wait
+            if not self._is_full:
                 return
 
     async def _take_on(self, work: ClaimedWork, worker: bytes) -> None:
