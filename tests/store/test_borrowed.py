@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -139,6 +140,24 @@ def test_a_start_keeps_what_it_is_found_by(engine: SyncEngine, caller: Caller, k
     [found] = engine.list(attributes={"customer": key}).items
     assert found.id == started.id
     assert found.attributes == {"customer": key, "partition_id": "north", "correlation_id": "c-1"}
+
+
+def test_a_cancel_cannot_promise_a_version(engine: SyncEngine, caller: Caller) -> None:
+    id = resting(engine)
+    with pytest.raises(Refused) as refusal:
+        engine.cancel(id, if_version=1, conn=caller.conn)
+    assert (refusal.value.code, signals(engine, id)) == ("OPTION_MISPLACED", 0)
+
+
+def test_a_version_that_is_over_changes_nothing(engine: SyncEngine) -> None:
+    id = resting(engine)
+    before = engine.get(id)
+    later = before.version + 1
+    for change in (engine.suspend, engine.resume, partial(engine.rerun, from_step="ask")):
+        with pytest.raises(Conflict) as refusal:
+            change(id, if_version=later)
+        assert refusal.value.code == "VERSION_CONFLICT"
+    assert engine.get(id) == before
 
 
 def resting(engine: SyncEngine) -> str:
