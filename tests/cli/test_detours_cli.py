@@ -92,4 +92,7 @@ async def test_one_that_is_over_is_run_again_as_a_new_one(engine: Engine, waitin
     await engine.signal(waiting, "signed")
     told = await answer(holdfast_dsn, "rerun", waiting, "--from", "charge", "--by", "ann", "--reason", "again")
     assert told["is_new"]
+    words = ["rerun", waiting, "--from", "charge", "--by", "ann", "--key", "t-1"]
+    keyed = [await answer(holdfast_dsn, *words) for _ in range(2)]
+    assert keyed[0]["id"] == keyed[1]["id"] not in (waiting, told["id"])
     assert (await engine.get(told["id"])).created_by == "ann"

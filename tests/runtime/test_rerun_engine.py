@@ -9,7 +9,7 @@ import pytest
 from detours import check_replay, order, published, waits, works
 
 from holdfast import Context, Engine
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, NotFound, Refused
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +166,45 @@ async def test_it_may_be_run_again_as_often_as_one_likes(engine: Engine, holdfas
     runs = [step.run for step in await engine.steps(id) if step.name == "one"]
     assert runs == [0, 1, 2, 3, 4]
     check_replay(holdfast_dsn)
+
+
+async def test_the_same_key_runs_an_instance_that_is_over_again_once(engine: Engine) -> None:
+    id = await run(engine, order(1, works("charge")))
+    wish = {"from_step": "charge", "by": "ada", "key": "ticket-7"}
+    first, *others = await asyncio.gather(*(engine.rerun(id, **wish) for _ in range(8)))
+    assert first.id != id
+    assert {again.id for again in others} == {first.id}
+    await engine.drain(timeout=30)
+    assert (await engine.rerun(id, **wish)).id == first.id
+    assert (await engine.rerun(id, from_step="charge", by="ada", key="ticket-8")).id not in (id, first.id)
+    told = [event.detail["key"] for event in await engine.events(id) if event.type == "instance_run_again"]
+    assert told == ["ticket-7", "ticket-8"]
+
+
+async def test_the_same_key_takes_an_instance_back_once(engine: Engine, holdfast_dsn: str) -> None:
+    id = await run(engine, order(1, works("charge"), waits()))
+    wish = {"from_step": "charge", "by": "ada", "key": "ticket-7"}
+    again = await engine.rerun(id, **wish)
+    await engine.drain(timeout=30)
+    assert (await engine.rerun(id, **wish)).id == again.id == id
+    await engine.signal(id, "signed")
+    await engine.drain(timeout=30)
+    assert (await engine.rerun(id, **wish, if_version=1)).id == id  # it is over now: the key still means what it did
+    assert [step.run for step in await engine.steps(id) if step.name == "charge"] == [0, 1]
+    check_replay(holdfast_dsn)
+
+
+@pytest.mark.parametrize("other", [{"from_step": "one"}, {"input": {"n": 2}}, {"token": "0@1"}])
+async def test_a_key_that_asked_for_something_else(engine: Engine, other: dict[str, Any]) -> None:
+    id = await run(engine, order(1, works("charge")))
+    wish = {"from_step": "charge", "key": "ticket-7"}
+    await engine.rerun(id, **wish)
+    with pytest.raises(Conflict) as refusal:
+        await engine.rerun(id, **(wish | other))
+    assert refusal.value.code == "IDEMPOTENCY_KEY_REUSED"
+    with pytest.raises(Refused, match="idempotency key"):
+        await engine.rerun(id, from_step="charge", key="")
+    assert len((await engine.list()).items) == 2
 
 
 async def test_after_a_migration_the_step_goes_by_its_new_name(engine: Engine, holdfast_dsn: str) -> None:

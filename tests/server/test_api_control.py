@@ -81,6 +81,10 @@ async def test_an_instance_runs_again_from_a_step(flows: Served) -> None:
     assert new["id"] != id  # what is over stays over
     await flows.engine.drain()
     assert (await get(client, f"instances/{new['id']}"))["status"] == "completed"
+    again = [await post(client, f"instances/{id}/rerun", 200, wish, idempotency_key="again-1") for _ in range(2)]
+    assert again[0]["id"] == again[1]["id"] not in (id, new["id"])
+    problem = await post(client, f"instances/{id}/rerun", 409, {"from_step": "ask"}, idempotency_key="again-1")
+    assert problem["code"] == "IDEMPOTENCY_KEY_REUSED"
     assert (await post(client, f"instances/{id}/rerun", 404, {"from_step": "nowhere"}))["code"] == "NODE_UNKNOWN"
     assert (await post(client, f"instances/{id}/rerun", 422, {}))["code"] == "REQUEST_INVALID"
 

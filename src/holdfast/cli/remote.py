@@ -179,8 +179,11 @@ class Remote(RemoteDesk):
         token: str | None = None,
         by: str | None = None,
         reason: str | None = None,
+        key: str | None = None,
     ) -> Instance:
-        return self._control(instance_id, "rerun", by, from_step=from_step, input=input, token=token, reason=reason)
+        wish = given(from_step=from_step, input=input, token=token, reason=reason)
+        path, headers = f"/instances/{id_part(instance_id)}/rerun", given(**{"Idempotency-Key": key})
+        return self._instance(self._act(path, wish, by, **headers))
 
 
 def _only_here(what: str) -> Refused:

@@ -21,11 +21,14 @@ def rerun(
     token: Annotated[
         str | None, typer.Option("--token", help="Which visit is meant, where several branches have been there.")
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="An idempotency key: the same re-run again answers the first one.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run an instance again from a step; one that is over is run again as a new instance."""
     given = read_given(input)
     who = actor(by)
     with place() as engine:
-        found = engine.rerun(instance, from_step=from_step, input=given, token=token, by=who, reason=reason)
+        found = engine.rerun(instance, from_step=from_step, input=given, token=token, by=who, reason=reason, key=key)
     show_facts({"id": found.id, "flow": found.flow, "status": found.status, "is_new": found.id != instance}, json=json)

@@ -17,13 +17,14 @@ from holdfast.core.rows import StepRow
 from holdfast.core.signals import Actor
 from holdfast.core.status import TERMINAL
 from holdfast.errors import Conflict
-from holdfast.runtime.edge import check_text
+from holdfast.runtime.edge import check_key, check_text
 from holdfast.runtime.items import Item
 from holdfast.runtime.rebuild import str_id, unknown
 from holdfast.runtime.starter import new_id
 from holdfast.store import repair
-from holdfast.store.desk import WORKER, Desk
-from holdfast.store.repair import Stored
+from holdfast.store.desk import WORKER, Desk, Errand
+from holdfast.store.needs import SignalContent
+from holdfast.store.repair import Asked, Stored
 from holdfast.store.session import Session
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class Wish(msgspec.Struct, frozen=True):
     reason: str | None
     business_key: str | None  # of the instance, and of the new one
     if_version: int | None = None  # only as long as the instance is there
+    key: str | None = None  # the same wish with the same key is granted once
+
+    @property
+    def asked(self) -> Asked | None:
+        if self.key is None:
+            return None
+        payload = b'{"input":%b,"token":%b}' % (self.input or b"null", msgspec.json.encode(self.token))
+        return Asked(self.key, self.step, payload)
 
     def check_version(self, stored: Stored) -> None:
         if self.if_version not in (None, stored.version):
@@ -56,8 +65,11 @@ async def rerun(engine: Base, session: Session, id: bytes, wish: Wish) -> bytes:
     """The id of the instance that runs: the same one, or the new one."""
     for text, what in ((wish.step, "step"), (wish.token, "token"), (wish.by, "actor"), (wish.reason, "reason")):
         check_text(text, what)
+    check_key(wish.key, "idempotency key")
     for last in (*[False] * (TRIES - 1), True):
-        stored, rows = await asyncio.to_thread(_read, engine.dsn, engine.org, id)
+        stored, rows, granted = await asyncio.to_thread(_read, engine.dsn, engine.org, id, wish)
+        if granted is not None:
+            return granted
         wish.check_version(stored)
         past = await _past(engine, session, stored, rows)
         if stored.status in TERMINAL:
@@ -80,15 +92,35 @@ async def _go_back(engine: Base, stored: Stored, past: Past, wish: Wish) -> None
             hint="Rebuild it from the instance's steps.",
         )
     signal = rerun_of(past, stored.state, stored.version, wish.step, wish.token, wish.input, wish.reason)
-    await engine.committer.apply(Item(past.identity.id, signal, Actor(wish.by)))
+    id, asked = past.identity.id, wish.asked
+    item = Item(id, signal, Actor(wish.by))
+    if asked is not None:
+        item.receipt = asked.receipt
+        item.content = SignalContent(id, asked.receipt, "rerun", asked.payload, asked.step)
+    await engine.committer.apply(item)
 
 
-def _read(dsn: str, org: str, id: bytes) -> tuple[Stored, list[StepRow]]:
+def _read(dsn: str, org: str, id: bytes, wish: Wish) -> tuple[Stored, list[StepRow], bytes | None]:
+    """The instance, its rows, and which instance the wish has set in motion before."""
     with Desk(dsn) as desk, desk.transaction(WORKER) as errand:
         stored = repair.lock_instance(errand, org, id)
         if stored is None:
             raise unknown(id)
-        return stored, repair.read_rows(errand, id)
+        return stored, repair.read_rows(errand, id), _granted(errand, id, wish)
+
+
+def _granted(errand: Errand, id: bytes, wish: Wish) -> bytes | None:
+    asked = wish.asked
+    before = None if asked is None else repair.find_rerun(errand, id, asked)
+    if before is None:
+        return None
+    if not before.is_same:
+        raise Conflict(
+            f"The key {wish.key!r} was already used for another re-run of this instance.",
+            code="IDEMPOTENCY_KEY_REUSED",
+            hint="Use a new key for a new re-run.",
+        )
+    return before.began or id
 
 
 async def _past(engine: Base, session: Session, stored: Stored, rows: list[StepRow]) -> Past:
@@ -114,11 +146,17 @@ def _begin_again(dsn: str, org: str, past: Past, wish: Wish) -> bytes:
         stored = repair.lock_instance(errand, org, old.id)
         if stored is None:
             raise unknown(old.id)
+        granted = _granted(errand, old.id, wish)  # somebody with the same key may have been faster
+        if granted is not None:
+            return granted
         wish.check_version(stored)
         input = begun_again(past, stored.data, wish.step, wish.token, wish.input)
         new = new_id(org, None, wish.business_key)
         repair.begin_again(errand, stored, new, input, wish.by, {"node": wish.step, "origin": str_id(old.id)})
         about = {"step": wish.step, "instance": str_id(new), "reason": wish.reason, "new_input": wish.input is not None}
+        if (asked := wish.asked) is not None:
+            about["key"] = asked.key
+            repair.keep_rerun(errand, stored, asked)
         repair.note(errand, stored, stored.version, "instance_run_again", wish.by, about)
         repair.hint(errand)
     return new

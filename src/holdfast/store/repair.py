@@ -164,6 +164,42 @@ def begin_again(errand: Errand, stored: Stored, new: bytes, input: bytes, by: st
     )  # fmt: skip
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """A re-run that carries an idempotency key, as its receipt knows it."""
+
+    key: str
+    step: str
+    payload: bytes  # what else it says
+
+    @property
+    def receipt(self) -> str:
+        """Apart from the ids of signals, which share the table."""
+        return f"rerun:{self.key}"
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What a key did before. `began` None: the instance itself went back to the step."""
+
+    is_same: bool
+    began: bytes | None
+
+
+def find_rerun(errand: Errand, id: bytes, asked: Asked) -> Before | None:
+    found = errand.run(_FOLDER, "find_rerun", id, id[15], asked.receipt, asked.payload.decode(), asked.step, asked.key)
+    if not found:
+        return None
+    is_same, began = found[0]
+    return Before(is_same, None if began is None else UUID(began).bytes)
+
+
+def keep_rerun(errand: Errand, stored: Stored, asked: Asked) -> None:
+    whom = stored.identity
+    errand.run(
+        _FOLDER, "keep_rerun", whom.id, whom.bucket, asked.receipt, asked.payload.decode(), asked.step, whom.org,
+        stored.now,
+    )  # fmt: skip
+
+
 def tell_parent(errand: Errand, stored: Stored, child: str) -> bool:
     """False: there is no such child, or it is not over."""
     whom = stored.identity

@@ -157,15 +157,17 @@ class Operating(Reading):
         by: str | None = None,
         reason: str | None = None,
         if_version: int | None = None,
+        key: str | None = None,
     ) -> Instance:
         """Run an instance again from a step it has been at, with what the step got then or with another input.
 
         One that is over stays over: the answer is a new instance that begins at the step. `token` names the visit
-        where several branches have been there.
+        where several branches have been there. The same `key` again, with the same wish, answers what the first call
+        set in motion.
         """
         view = await self.get(instance_id)
         raw = None if input is None else take_payload(input, "the input", f"{from_step!r}")
-        wish = Wish(from_step, token, raw, by or "system", reason, view.business_key, if_version)
+        wish = Wish(from_step, token, raw, by or "system", reason, view.business_key, if_version, key)
         id = await rerun(self, self._opened(), take_id(view.id), wish)
         self._announce()
         return await self.get(UUID(bytes=id))

@@ -129,9 +129,10 @@ async def resume_instance(
     dependencies=[needs(Scope.OPERATE), IF_MATCH],
 )
 async def rerun_instance(
-    instance_id: UUID, wish: Rerun, request: Request, response: Response, sight: CurrentSight
+    instance_id: UUID, wish: Rerun, request: Request, response: Response, sight: CurrentSight, key: IdempotencyKey
 ) -> InstanceView:
-    """Run an instance again from a step it has been at. One that is over stays so: the answer is a new instance."""
+    """Run an instance again from a step it has been at. One that is over stays so: the answer is a new instance, and
+    the same one for the same Idempotency-Key."""
     expected = await _expected(sight, instance_id, request)
     with if_version_matches(expected):
         running = await sight.engine.rerun(
@@ -142,6 +143,7 @@ async def rerun_instance(
             by=sight.identity.subject,
             reason=wish.reason,
             if_version=expected,
+            key=key,
         )
     return shown(sight, running, response)
 
