@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, StrictInt
+from pydantic import ConfigDict, Field, StrictInt, WithJsonSchema
 
 from holdfast.server.models.base import Key, Model, Moment, Name, Version, Wish, Words
 
@@ -127,6 +127,21 @@ class Timeline(Model):
     truncated: bool
 
 
+# Said by hand: what pydantic makes of constrained keys lets a key that breaks the pattern have any value.
+Attributes = Annotated[
+    dict[Name, str | StrictInt | bool | None],
+    Field(max_length=50),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": 50,
+            "propertyNames": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[^\x00]+$"},
+            "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
+        }
+    ),
+]
+
+
 class Start(Wish):
     """Which flow to start, and with what."""
 
@@ -138,7 +153,7 @@ class Start(Wish):
     input: Any = Field(default=None, description="What the instance begins with; none is an empty object.")
     version: Version | None = Field(default=None, strict=True, description="None: the newest published one.")
     business_key: Key | None = None
-    attributes: dict[Name, str | StrictInt | bool | None] | None = Field(default=None, max_length=50)
+    attributes: Attributes | None = None
 
 
 class SendSignal(Wish):

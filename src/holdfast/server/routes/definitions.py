@@ -26,13 +26,37 @@ router = api_router("definitions")
 FlowName = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00/]+$", examples=["orders.approval"])]
 FlowNumber = Annotated[Version, Path(description="The version.")]
 SYSTEM: Final = "_system"
+_GRAPH: Final[dict[str, Any]] = {
+    "name": "parcel",
+    "entry": "pack",
+    "nodes": [{"id": "pack", "kind": "task", "handler": "pack"}, {"id": "end", "kind": "end"}],
+    "edges": [{"id": "packed", "source": "pack", "target": "end"}],
+}
+_STEPS: Final = """\
+workflows:
+  - id: leave
+    name: Leave request
+    steps:
+      - {id: ask, type: approval, assignee: {role: manager}}
+      - {id: granted, type: terminal}
+      - {id: refused, type: terminal}
+    transitions:
+      - {from: ask, to: granted, event: approved}
+      - {from: ask, to: refused, event: rejected}
+"""
 _BODY: Final[dict[str, Any]] = {
     "x-reads": [JSON, *YAML],
     "requestBody": {
         "required": True,
         "content": {
-            JSON: {"schema": {"type": "object", "description": "A graph, as docs/graph.md describes it."}},
-            **{media: {"schema": {"type": "string", "description": "A file of steps."}} for media in YAML},
+            JSON: {
+                "schema": {"type": "object", "description": "A graph, as docs/graph.md describes it."},
+                "example": _GRAPH,
+            },
+            **{
+                media: {"schema": {"type": "string", "description": "A file of steps."}, "example": _STEPS}
+                for media in YAML
+            },
         },
     },
 }
