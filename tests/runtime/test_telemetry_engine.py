@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -17,7 +18,8 @@ from holdfast.runtime.telemetry import Telemetry
 pytestmark = pytest.mark.anyio
 
 
-async def test_steps_are_children_of_the_callers_trace(engine: Engine) -> None:
+@pytest.mark.parametrize("is_borrowed", [False, True], ids=["own transaction", "the caller's"])
+async def test_steps_are_children_of_the_callers_trace(engine: Engine, holdfast_dsn: str, is_borrowed: bool) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -31,7 +33,11 @@ async def test_steps_are_children_of_the_callers_trace(engine: Engine) -> None:
 
     await engine.publish(Flow("order").step("first", "awaited").step("second", "awaited").build())
     with tracer.start_as_current_span("checkout") as checkout:
-        await engine.start("order", {})
+        if is_borrowed:
+            async with await psycopg.AsyncConnection.connect(holdfast_dsn) as conn:
+                await engine.start("order", {}, conn=conn)
+        else:
+            await engine.start("order", {})
     await engine.drain(timeout=30)
 
     spans = {span.name: span for span in exporter.get_finished_spans()}

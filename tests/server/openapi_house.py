@@ -118,9 +118,8 @@ class House:
             await self._office.settle(order.id, 30)
         self.known["instance_id"].append(order.id)
         self.known["task_id"].append(task.id)
-        letters = await self._office.dead_letters(order.id)
-        letters += await self._office.dead_letters(limit=2)  # of orders before: what tells nobody dies a little later
-        self.known["letter_id"].extend(one.id for one in letters)
+        newest = {one.source: one.id for one in reversed(await self._office.dead_letters(limit=20))}
+        self.known["letter_id"].extend(newest.values())  # one of a step, one of an effect
         self.known["effect_id"].extend(one.id for one in await self._office.effects(order.id))
 
 

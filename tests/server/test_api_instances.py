@@ -87,6 +87,19 @@ async def test_a_signal_names_the_version_it_is_meant_for(flows: Served) -> None
     assert (await post(client, f"instances/{id}/signals", 200, wish, if_match=tag))["version"] > 1
 
 
+async def test_a_number_is_what_it_is_however_it_is_written(flows: Served) -> None:
+    client = await clerk(flows)
+    written = b'{"flow": "decision", "version": 1.0, "attributes": {"n": 1.0, "is": true, "none": null, "word": "1.0"}}'
+    made = await client.post("/api/v1/instances", content=written, headers={"Content-Type": "application/json"})
+    assert made.status_code == 201, made.text
+    stored = made.json()["attributes"]
+    assert [repr(stored[name]) for name in ("n", "is", "none", "word")] == ["1", "True", "None", "'1.0'"]
+    for unfit in (b'{"n": 1.5}', b'{"n": [1]}'):
+        wish = b'{"flow": "decision", "attributes": %b}' % unfit
+        refused = await client.post("/api/v1/instances", content=wish, headers={"Content-Type": "application/json"})
+        assert (refused.status_code, refused.json()["code"]) == (422, "REQUEST_INVALID"), unfit
+
+
 async def test_a_list_is_filtered_and_paged(flows: Served) -> None:
     carla, dora = await clerk(flows), await clerk(flows, "dora")
     ids = [(await start(carla, business_key=f"b-{n % 2}", attributes={"n": n % 2}))["id"] for n in range(5)]

@@ -47,6 +47,30 @@ async def test_approving_runs_the_chain_to_its_end_within_the_request(office: Of
     ]
 
 
+async def test_an_approval_calls_its_operation_within_the_request(office: Office) -> None:
+    alice, bob = await office.alice(), await office.bob()
+    claim = await start(alice, "claims", amount=5)
+    done = (await send(bob, claim["id"], "approved", note="fine")).json()
+    assert (done["current_step"], done["status"], done["state"]["booked"]) == ("paid", "completed", True)
+    assert office.calls == [("book", {"amount": 5, "note": "fine", "by": "bob"})]
+
+
+async def test_a_rejection_calls_nothing(office: Office) -> None:
+    alice, bob = await office.alice(), await office.bob()
+    claim = await start(alice, "claims", amount=5)
+    assert (await send(bob, claim["id"], "rejected")).json()["current_step"] == "refused"
+    assert office.calls == []
+
+
+async def test_an_operation_of_an_approval_that_fails_takes_the_way_of_errors(office: Office) -> None:
+    alice, bob = await office.alice(), await office.bob()
+    office.failing.add("book")
+    claim = await start(alice, "claims", amount=5)
+    failed = (await send(bob, claim["id"], "approved", note="fine")).json()
+    assert (failed["current_step"], failed["status"]) == ("repair", "active")
+    assert failed["state"]["_last_error"]["message"] == "book failed"
+
+
 async def test_the_audit_trail_tells_who_did_what(office: Office) -> None:
     alice, bob = await office.alice(), await office.bob()
     order = await start(alice)

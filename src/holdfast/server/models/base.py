@@ -32,12 +32,19 @@ def take_flag(value: Any) -> Any:
     raise ValueError("write true or false")
 
 
+def take_whole(value: Any) -> Any:
+    """JSON has one kind of number: 7.0 is 7."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Moment = Annotated[datetime, BeforeValidator(take_moment, json_schema_input_type=datetime)]
 Flag = Annotated[bool, BeforeValidator(take_flag, json_schema_input_type=bool)]  # in a query, where all is text
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00]+$")]
 Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00]+$")]
+Whole = Annotated[int, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=int)]
 Version = Annotated[int, Field(ge=1, le=MOST_VERSION)]
+WholeVersion = Annotated[Version, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=Version)]
 
 
 class Model(BaseModel):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, StrictInt, WithJsonSchema
+from pydantic import ConfigDict, Field, StrictBool, WithJsonSchema
 
-from holdfast.server.models.base import Key, Model, Moment, Name, Version, Wish, Words
+from holdfast.server.models.base import Key, Model, Moment, Name, Whole, WholeVersion, Wish, Words
 
 Status = Literal[
     "pending", "running", "suspended", "dlq", "rolling_back", "completed", "failed", "cancelled", "aborted"
@@ -129,7 +129,7 @@ class Timeline(Model):
 
 # Said by hand: what pydantic makes of constrained keys lets a key that breaks the pattern have any value.
 Attributes = Annotated[
-    dict[Name, str | StrictInt | bool | None],
+    dict[Name, str | Whole | StrictBool | None],
     Field(max_length=50),
     WithJsonSchema(
         {
@@ -151,7 +151,7 @@ class Start(Wish):
 
     flow: Name
     input: Any = Field(default=None, description="What the instance begins with; none is an empty object.")
-    version: Version | None = Field(default=None, strict=True, description="None: the newest published one.")
+    version: WholeVersion | None = Field(default=None, description="None: the newest published one.")
     business_key: Key | None = None
     attributes: Attributes | None = None
 
