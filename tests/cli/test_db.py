@@ -88,5 +88,5 @@ def test_passwords_are_not_shown() -> None:
 def test_version() -> None:
     assert answer("version")["holdfast"] == holdfast.__version__
     script = Path(sys.executable).with_name("holdfast")
-    installed = subprocess.run([script, "version"], check=True, capture_output=True, text=True)
+    installed = subprocess.run([script, "--version"], check=True, capture_output=True, text=True)
     assert installed.stdout.startswith(f"holdfast {holdfast.__version__} (schema {latest()}")

@@ -69,6 +69,21 @@ app.command("instances", hidden=True)(instances)
 app.add_typer(dead_letters, name="dead-letters", hidden=True)
 
 
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def holdfast(
+    _: Annotated[
+        bool, typer.Option("--version", help="Tell the version and leave.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command(rich_help_panel="Look after")
 def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The version of Holdfast, of its schema and of Python."""

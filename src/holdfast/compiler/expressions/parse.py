@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -23,13 +23,16 @@ from holdfast.compiler.expressions.refusals import (
 )
 from holdfast.compiler.expressions.tree import Comparison, Junction, Literal, Negation, Node, Path, Scalar, paths
 
-_GRAMMAR: Final = resources.files("holdfast.compiler.expressions").joinpath("grammar.lark").read_text("utf-8")
-_PARSER: Final[Any] = Lark(_GRAMMAR, parser="lalr", lexer="basic", propagate_positions=True)
-
 _OPERAND_ENDS: Final = frozenset({"PATH", "STRING", "NUMBER", "TRUE", "FALSE", "NULL", "RPAR", "RSQB"})
 _ESCAPE: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 _KEYWORDS: Final[dict[str, Scalar]] = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+@cache  # not at import: most commands never meet an expression, and none should wait for the grammar
+def _parser() -> Any:
+    grammar = resources.files("holdfast.compiler.expressions").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", lexer="basic", propagate_positions=True)
 
 
 def parse(text: str) -> Node:
@@ -40,8 +43,8 @@ def parse(text: str) -> Node:
 @lru_cache(maxsize=1024)  # publishing looks at an expression several times, and wide flows repeat theirs
 def _parsed(text: str) -> Node:
     try:
-        _screen(text, list(_PARSER.lex(text)))
-        root = _Builder(text).node(_PARSER.parse(text), 1)
+        _screen(text, list(_parser().lex(text)))
+        root = _Builder(text).node(_parser().parse(text), 1)
     except UnexpectedCharacters as error:
         raise refusals.unexpected_character(text, cast("Any", error).pos_in_stream) from None
     except UnexpectedToken as error:
