@@ -28,7 +28,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "holdfast.cli", *arguments],
         check=False,
         cwd=HERE,
-        env=_environment(environment),
+        env=surroundings(environment),
         capture_output=True,
         text=True,
         timeout=120,
@@ -55,10 +55,10 @@ class Shown:
 def on_terminal(dsn: str, *arguments: str) -> Iterator[Shown]:
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
-    surroundings = _environment({"HOLDFAST_DSN": dsn, "TERM": "xterm", "COLUMNS": "100", "LINES": "60"})
-    del surroundings["NO_COLOR"]
+    around = surroundings({"HOLDFAST_DSN": dsn, "TERM": "xterm", "COLUMNS": "100", "LINES": "60"})
+    del around["NO_COLOR"]
     command = [sys.executable, "-m", "holdfast.cli", *arguments]
-    process = subprocess.Popen(command, cwd=HERE, env=surroundings, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(command, cwd=HERE, env=around, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     try:
         yield Shown(process, ours)
@@ -104,7 +104,7 @@ def running(log: Path, *arguments: str, **environment: str) -> Iterator[Worker]:
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast.cli", "worker", *arguments],
             cwd=HERE,
-            env=_environment(environment),
+            env=surroundings(environment),
             stdout=output,
             stderr=output,
         )
@@ -117,6 +117,6 @@ def running(log: Path, *arguments: str, **environment: str) -> Iterator[Worker]:
             process.wait()
 
 
-def _environment(more: dict[str, str]) -> dict[str, str]:
+def surroundings(more: dict[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     return {**kept, "PYTHONWARNINGS": "error", "NO_COLOR": "1", **more}

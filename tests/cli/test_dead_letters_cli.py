@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from cli_process import command
+from cli_here import command
 
 from holdfast import SyncEngine
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from cli_process import command
+from cli_here import command
 
 from holdfast import Context, Flow, SyncEngine
 from holdfast.store.tasks import Task
