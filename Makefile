@@ -1,7 +1,8 @@
 # Needs Python 3.11+ (with venv) and make; everything else is installed into .venv.
 
 PYTHON ?= python3
-JOBS   ?= 2
+# One more than there are cores: many tests wait for processes, leases and clocks.
+JOBS   ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
 ARGS   ?=
 
 VENV := .venv
