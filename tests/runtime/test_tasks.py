@@ -1,90 +1,26 @@
-"""Human work on a running engine: the inbox, competing people, decisions, due times, other connections."""
+"""Human work on a running engine: the inbox, decisions, due times."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psycopg
 import pytest
+from task_office import ask, history
 from test_replay_of_runs import check_all
 
-from holdfast import Context, Engine, Flow
+from holdfast import Engine
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Refused
-from holdfast.runtime.tasks import Tasks
-from holdfast.store.standing import StandingSession
-from holdfast.store.tasks import Task
 from holdfast.testing import advance
-from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent.parent
-PEOPLE = 24
-
-
-async def keep(ctx: Context, data: Any) -> Any:
-    return data
-
-
-EXPENSE = (
-    Flow("expense")
-    .step("collect", keep)
-    .human("approve", form={"type": "object"}, roles=["manager", "board"], due=3600, priority=80)
-    .step("pay", keep)
-    .build()
-)
-REVIEW: dict[str, Any] = {
-    "name": "review",
-    "entry": "review",
-    "nodes": [
-        {"id": "review", "kind": "human", "due": 60.0},
-        {"id": "rework", "kind": "human"},
-        {"id": "end", "kind": "end"},
-        {"id": "late", "kind": "end"},
-    ],
-    "edges": [
-        {"id": "yes", "source": "review", "target": "end", "on": "approved"},
-        {"id": "no", "source": "review", "target": "rework", "on": "rejected"},
-        {"id": "slow", "source": "review", "target": "late", "on": "timeout"},
-        {"id": "again", "source": "rework", "target": "review"},
-    ],
-}
-
-
-@pytest.fixture
-async def office(engine: Engine) -> Engine:
-    await engine.publish(EXPENSE)
-    await engine.publish(REVIEW)
-    return engine
-
-
-async def ask(engine: Engine, flow: str = "expense", input: Any = None) -> Task:
-    """A new instance, run up to its task."""
-    instance = await engine.start(flow, {"amount": 5} if input is None else input)
-    await engine.drain(timeout=30)
-    [task] = await engine.tasks(instance.id)
-    return task
-
-
-async def history(engine: Engine, task: Task) -> list[str]:
-    return [event.type for event in await engine.task_events(task.id)]
-
-
-async def code_of(act: Any) -> str:
-    try:
-        await act
-    except HoldfastError as refusal:
-        return refusal.code
-    return "done"
 
 
 # --- the life of a task -----------------------------------------------------------------------------------------------
@@ -321,175 +257,6 @@ async def test_without_a_timeout_edge_the_task_stays_open_and_is_known_as_late(o
     await office.decide(task.id, by="ann", decision="confirmed")
     await office.drain(timeout=30)
     assert (await office.get(task.instance_id)).status == "completed"
-
-
-# --- competition ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def people(office: Engine, holdfast_dsn: str) -> AsyncIterator[list[Tasks]]:
-    """Each with a connection of their own."""
-    async with AsyncExitStack() as stack:
-        found: list[Tasks] = []
-        for _ in range(PEOPLE):
-            session = await StandingSession.open(holdfast_dsn)
-            stack.push_async_callback(session.close)
-            found.append(Tasks(session, office.org))
-        yield found
-
-
-async def test_of_many_who_claim_one_task_exactly_one_gets_it(office: Engine, people: list[Tasks]) -> None:
-    for _ in range(10):
-        task = await ask(office)
-        names = [f"p{number}" for number in range(len(people))]
-        answers = await asyncio.gather(
-            *(person.claim(task.id, name, None) for person, name in zip(people, names, strict=True)),
-            return_exceptions=True,
-        )
-        winners = [a for a in answers if isinstance(a, Task)]
-        refusals = [a for a in answers if isinstance(a, Conflict)]
-        assert (len(winners), len(refusals)) == (1, PEOPLE - 1), answers
-        holder = winners[0].assignee
-        assert {(r.code, r.detail["assignee"]) for r in refusals} == {("TASK_CLAIMED", holder)}
-        assert (await office.task(task.id)).assignee == holder
-        assert await history(office, task) == ["created", "claimed"]
-
-
-async def test_claims_and_releases_never_leave_two_holders(office: Engine, people: list[Tasks]) -> None:
-    task = await ask(office)
-    held = 0
-
-    async def grab(person: Tasks, name: str) -> int:
-        nonlocal held
-        taken = 0
-        for _ in range(6):
-            if await code_of(person.claim(task.id, name, None)) != "done":
-                continue
-            held += 1
-            assert held == 1, "two people have it"
-            taken += 1
-            await asyncio.sleep(0)
-            held -= 1
-            await person.release(task.id, name)
-        return taken
-
-    taken = await asyncio.gather(*(grab(person, f"p{n}") for n, person in enumerate(people)))
-    events = await history(office, task)
-    assert sum(taken) >= 1
-    assert events == ["created", *["claimed", "released"] * sum(taken)]
-
-
-async def test_of_a_claim_and_a_decision_one_comes_first(office: Engine, people: list[Tasks]) -> None:
-    outcomes: set[tuple[str, str]] = set()
-    for n in range(20):
-        task = await ask(office)
-
-        async def late(act: Any, wait: bool) -> str:
-            await asyncio.sleep(0.002 if wait else 0)
-            return await code_of(act)
-
-        decide = office.decide(task.id, by="ann", decision="confirmed")
-        decided, claimed = await asyncio.gather(
-            late(decide, n % 2 == 0), late(people[0].claim(task.id, "ben", None), False)
-        )
-        outcomes.add((decided, claimed))
-        ended = await office.task(task.id)
-        if decided == "done":
-            # Ben may have been told that it is his only if it was decided by him.
-            assert (ended.status, claimed) == ("completed", "TASK_OVER"), outcomes
-        else:
-            assert (decided, claimed, ended.assignee, ended.status) == ("TASK_CLAIMED", "done", "ben", "claimed")
-    assert outcomes <= {("done", "TASK_OVER"), ("TASK_CLAIMED", "done")}
-
-
-async def test_of_many_decisions_one_counts(office: Engine) -> None:
-    for _ in range(10):
-        task = await ask(office, "review")
-        names = ["approved", "rejected"] * 4
-        codes = await asyncio.gather(
-            *(code_of(office.decide(task.id, by=f"p{n}", decision=name)) for n, name in enumerate(names))
-        )
-        assert sorted(set(codes)) == ["TASK_OVER", "done"]
-        assert codes.count("done") == 1
-        ended = await office.task(task.id)
-        assert (ended.decided_by, ended.decision) == (f"p{codes.index('done')}", names[codes.index("done")])
-        assert await history(office, task) == ["created", "completed"]
-
-
-async def test_of_a_decision_and_a_timeout_one_wins(office: Engine) -> None:
-    async with office.worker():
-        for _ in range(15):
-            instance = await office.start("review", {})
-
-            async def opened(id: str = instance.id) -> list[Task]:
-                return await office.tasks(id)
-
-            [task] = await until(opened)
-            _, code = await asyncio.gather(
-                advance(office, seconds=61), code_of(office.decide(task.id, by="ann", decision="approved"))
-            )
-            ended = await office.wait(instance.id, timeout=20)
-            task = await office.task(task.id)
-            assert ended.status == "completed"
-            assert (task.status, code) in {("completed", "done"), ("expired", "TASK_OVER")}
-
-
-# --- in the caller's transaction --------------------------------------------------------------------------------------
-
-
-async def test_a_decision_in_the_callers_transaction(office: Engine, holdfast_dsn: str) -> None:
-    task = await ask(office)
-    async with await psycopg.AsyncConnection.connect(holdfast_dsn) as conn:
-        await office.decide(task.id, by="ann", decision="confirmed", comment="fine", data={"n": 1}, conn=conn)
-        await conn.rollback()
-        await office.drain(timeout=30)
-        assert (await office.task(task.id)).status == "open"
-        sent = await office.decide(task.id, by="ann", decision="confirmed", comment="fine", data={"n": 1}, conn=conn)
-        assert sent.status == "open"  # it counts when it is committed and a worker has applied it
-        await conn.commit()
-    await office.drain(timeout=30)
-    decided = await office.task(task.id)
-    assert (decided.decision, decided.decided_by, decided.comment, decided.data) == (
-        "confirmed",
-        "ann",
-        "fine",
-        {"n": 1},
-    )
-    assert (await office.get(task.instance_id)).status == "completed"
-
-
-async def test_the_same_id_over_both_ways_is_one_decision(office: Engine, holdfast_dsn: str) -> None:
-    task, id = await ask(office), uuid4()
-    async with await psycopg.AsyncConnection.connect(holdfast_dsn, autocommit=True) as conn:
-        for _ in range(2):
-            await office.decide(task.id, by="ann", decision="confirmed", data={"n": 1.5}, id=id, conn=conn)
-        await office.drain(timeout=30)
-        await office.decide(task.id, by="ann", decision="confirmed", data={"n": 1.5}, id=id)
-        with pytest.raises(Conflict, match="SIGNAL_ID_REUSED"):
-            await office.decide(task.id, by="ann", decision="rejected", id=id, conn=conn)
-    assert await history(office, task) == ["created", "completed"]
-
-
-async def test_what_is_refused_in_the_callers_transaction(office: Engine, holdfast_dsn: str) -> None:
-    task, done = await ask(office), await ask(office)
-    await office.claim(task.id, by="ben")
-    await office.decide(done.id, by="ann", decision="confirmed")
-    async with await psycopg.AsyncConnection.connect(holdfast_dsn, autocommit=True) as conn:
-        with pytest.raises(Conflict, match=r"TASK_CLAIMED.*ben"):
-            await office.decide(task.id, by="ann", decision="confirmed", conn=conn)
-        with pytest.raises(Conflict, match=r"TASK_OVER.*completed by ann"):
-            await office.decide(done.id, by="ann", decision="confirmed", conn=conn)
-        with pytest.raises(psycopg.Error, match="There is no task"):
-            await conn.execute("select holdfast.decide(%s, 'confirmed')", [uuid4()])
-
-
-async def test_a_sent_decision_that_came_too_late_is_kept_as_a_dead_letter(office: Engine, evidence: Evidence) -> None:
-    task = await ask(office)
-    evidence.ask("select holdfast.decide(%s, 'confirmed', by => 'ann')::text", task.id)
-    await office.claim(task.id, by="ben")
-    await office.drain(timeout=30)
-    assert (await office.task(task.id)).assignee == "ben"
-    assert evidence.rows("select reason from holdfast.dead_letters") == [("TASK_CLAIMED",)]
 
 
 # --- what is written about it ----------------------------------------------------------------------------------------
