@@ -1,13 +1,10 @@
-"""The effects worker: one attempt by one worker, limits, recovery, replay, kinds of one's own."""
+"""The effects worker: one attempt by one worker, limits, recovery."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,10 +13,9 @@ from effect_flows import event_types, flow, options, run, visited
 from effect_process import effects_process
 from effect_servers import Receiver
 
-from holdfast import DoNotRetry, Engine, SyncEngine
+from holdfast import Engine
 from holdfast.compiler.graph import Edge, Graph, Node, Retry
-from holdfast.errors import HoldfastError, NotFound
-from holdfast.runtime.effects.delivery import Delivered, Delivery, EffectFailed
+from holdfast.runtime.effects.delivery import Delivery
 from holdfast.store import effects as outbox
 from holdfast.store.effects import FinishedEffect
 from holdfast.store.session import Session
@@ -319,173 +315,6 @@ async def test_many_effects_of_one_instance_end_in_one_commit(
     assert sorted(e.node for e in events if e.node) == sorted(f"tell{n}" for n in range(branches))
 
 
-# --- dead letters and replay ------------------------------------------------------------------------------------------
-
-
-async def test_a_dead_effect_is_replayed_with_who_and_why(
-    engine: Engine, receiver: Receiver, evidence: Evidence
-) -> None:
-    engine.effect_options = options(receiver)
-    effect = await run(engine, flow(config={"url": receiver.url("/flaky/4")}))
-    assert (effect.status, effect.attempts, len(receiver.requests)) == ("dead_letter", 3, 3)
-
-    again = await engine.replay_effect(effect.id, by="ann", reason="the shop is back")
-    assert (again.status, again.attempts, again.max_attempts) == ("pending", 3, 6)
-    assert evidence.rows("select resolution, resolved_by from holdfast.dead_letters") == [("replayed", "ann")]
-    await engine.drain(timeout=30)
-
-    [effect] = await engine.effects(effect.instance_id)
-    assert (effect.status, effect.attempts, effect.error) == ("completed", 5, None)
-    assert len({(r.key, r.body) for r in receiver.requests}) == 1
-    [entry] = [e for e in await engine.events(effect.instance_id) if e.type == "effect_replayed"]
-    assert (entry.actor, entry.detail["reason"]) == ("ann", "the shop is back")
-    with pytest.raises(NotFound) as refusal:
-        await engine.replay_effect(effect.id, by="ann")
-    assert refusal.value.code == "EFFECT_NOT_DEAD"
-
-
-async def test_an_effect_may_die_twice_and_has_one_letter(
-    engine: Engine, receiver: Receiver, evidence: Evidence
-) -> None:
-    engine.effect_options = options(receiver)
-    effect = await run(engine, flow(config={"url": receiver.url("/status/404")}))
-    await engine.replay_effect(effect.id, by="ann")
-    await engine.drain(timeout=30)
-
-    assert (await engine.effects(effect.instance_id))[0].status == "dead_letter"
-    assert evidence.rows("select attempts, resolved_at, resolved_by from holdfast.dead_letters") == [(2, None, None)]
-
-
-async def test_the_receipt_of_a_replay_that_comes_too_late_is_ignored(
-    engine: Engine, receiver: Receiver, evidence: Evidence
-) -> None:
-    engine.effect_options = options(receiver)
-    effect = await run(engine, flow(awaits=True, config={"url": receiver.url("/flaky/3")}))
-    assert await visited(engine, effect) == ["start", "tell", "sorry"]
-    before = await engine.get(effect.instance_id)
-
-    await engine.replay_effect(effect.id, by="ann")
-    await engine.drain(timeout=30)
-    assert (await engine.effects(effect.instance_id))[0].status == "completed"
-    after = await engine.get(effect.instance_id)
-    assert (after.status, after.version) == (before.status, before.version)
-    assert evidence.ask("select count(*) from holdfast.signals") == 0
-    assert evidence.ask("select count(*) from holdfast.dead_letters where resolved_at is null") == 0
-
-
-async def test_another_organisation_sees_and_replays_nothing(engine: Engine, receiver: Receiver) -> None:
-    engine.effect_options = options(receiver)
-    effect = await run(engine, flow(config={"url": receiver.url("/status/404")}))
-    async with Engine(engine.dsn, org="other") as stranger:
-        with pytest.raises(NotFound):
-            await stranger.effects(effect.instance_id)
-        with pytest.raises(NotFound):
-            await stranger.replay_effect(effect.id, by="mallory")
-    with pytest.raises(NotFound):
-        await engine.replay_effect("not-an-id")
-    assert (await engine.effects(effect.instance_id))[0].status == "dead_letter"
-
-
-# --- kinds of one's own -----------------------------------------------------------------------------------------------
-
-
-async def test_a_function_delivers_effects(engine: Engine) -> None:
-    seen: list[tuple[str, int, Any]] = []
-
-    @engine.effect("sms")
-    def send(ctx: Delivery, data: dict[str, Any]) -> dict[str, str]:
-        seen.append((ctx.key, ctx.attempt, ctx.config))
-        if ctx.attempt == 1:
-            raise ValueError("busy")
-        return {"sent": data["to"]}
-
-    effect = await run(engine, flow("sms", awaits=True, config={"sender": "shop"}), {"to": "+49"})
-    assert effect.status == "completed"
-    assert seen == [(effect.key, 1, {"sender": "shop"}), (effect.key, 2, {"sender": "shop"})]
-    assert (await engine.get(effect.instance_id)).data == {"sent": "+49"}
-
-
-@pytest.mark.parametrize(
-    ("failure", "code", "attempts"),
-    [
-        (ValueError("nope"), "ValueError", 3),
-        (DoNotRetry("never"), "EFFECT_GIVEN_UP", 1),
-        (EffectFailed("SHOP_CLOSED", "Come tomorrow.", final=True), "SHOP_CLOSED", 1),
-        (ValueError("\x00 \ud800"), "ValueError", 3),
-        (EffectFailed("\x00", "\ud800", final=True, evidence={"bad": object()}), "\\0", 1),
-    ],
-)
-async def test_a_function_that_fails(engine: Engine, failure: Exception, code: str, attempts: int) -> None:
-    @engine.effect("sms")
-    async def send(ctx: Delivery, data: Any) -> None:
-        raise failure
-
-    effect = await run(engine, flow("sms", awaits=True))
-    assert (effect.status, effect.error["code"], effect.attempts) == ("dead_letter", code, attempts)
-    assert await visited(engine, effect) == ["start", "tell", "sorry"]
-
-
-async def test_a_function_that_hangs_is_cut_off(engine: Engine) -> None:
-    @engine.effect("sms")
-    async def send(ctx: Delivery, data: Any) -> None:
-        await asyncio.Event().wait()
-
-    effect = await run(engine, flow("sms", timeout=0.1, retry=Retry(calls=2)))
-    assert (effect.status, effect.error["code"], effect.attempts) == ("dead_letter", "EFFECT_TIMEOUT", 2)
-
-
-async def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine) -> None:
-    engine.register_effect("sms", lambda ctx, data: object())
-    effect = await run(engine, flow("sms", awaits=True))
-    assert (effect.status, effect.error["code"], effect.attempts) == ("dead_letter", "PAYLOAD_TYPE", 1)
-
-
-async def test_a_kind_may_be_an_object_and_replace_a_built_in_one(engine: Engine) -> None:
-    class Recorded:
-        async def deliver(self, delivery: Delivery) -> Delivered:
-            return Delivered({"n": 1}, {"note": delivery.target})
-
-    kind = Recorded()
-    engine.register_effect("webhook", kind)
-    engine.register_effect("webhook", kind)
-    with pytest.raises(HoldfastError) as refusal:
-        engine.register_effect("webhook", Recorded())
-    assert refusal.value.code == "EFFECT_KIND_DUPLICATE"
-    effect = await run(engine, flow(config={"url": "https://Shop.example/x"}))
-    assert effect.evidence == {"attempt": 1, "note": "shop.example"}
-
-
-async def test_a_kind_nobody_serves_waits(engine: Engine) -> None:
-    effect = await run(engine, flow("fax"))
-    assert (effect.status, effect.attempts) == ("pending", 0)
-    engine.register_effect("fax", lambda ctx, data: None)
-    await engine.drain(timeout=30)
-    assert (await engine.effects(effect.instance_id))[0].status == "completed"
-
-
-async def test_kinds_come_from_installed_packages(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A package as it lies in site-packages: a module and its metadata. A broken one beside it does no harm."""
-    (tmp_path / "courier.py").write_text(
-        "from holdfast.runtime.effects.delivery import Delivered\n"
-        "def pigeon(ctx, data):\n    return {'by': 'pigeon'}\n"
-        "class Drone:\n    async def deliver(self, delivery):\n        return Delivered({'by': 'drone'})\n"
-    )
-    metadata = tmp_path / "courier-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: courier\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        "[holdfast.effects]\npigeon = courier:pigeon\ndrone = courier:Drone\nbroken = courier:missing\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "courier", raising=False)
-    for kind in ("pigeon", "drone"):
-        effect = await run(engine, flow(kind, name=kind, awaits=True))
-        assert (await engine.get(effect.instance_id)).data == {"by": kind}
-    assert (await run(engine, flow("broken", name="broken"))).status == "pending"
-
-
 async def test_an_effect_is_not_due_before_its_time(engine: Engine, receiver: Receiver) -> None:
     engine.effect_options = options(receiver)
     retry = Retry(calls=2, delay=3600)
@@ -499,14 +328,3 @@ async def test_an_effect_is_not_due_before_its_time(engine: Engine, receiver: Re
         await until(lambda: len(receiver.requests) == 2)
         await engine.drain(timeout=30)
     assert (await engine.effects(effect.instance_id))[0].status == "completed"
-
-
-def test_the_same_without_an_event_loop(holdfast_dsn: str, receiver: Receiver) -> None:
-    with SyncEngine(holdfast_dsn) as engine:
-        engine.engine.effect_options = options(receiver)
-        engine.publish(flow(config={"url": receiver.url("/status/404")}))
-        instance = engine.start("told", {})
-        engine.drain(timeout=30)
-        [effect] = engine.effects(instance.id)
-        assert effect.status == "dead_letter"
-        assert engine.replay_effect(effect.id, by="ann").status == "pending"
