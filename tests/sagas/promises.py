@@ -42,6 +42,7 @@ class Row(NamedTuple):
     outcome: str | None
     opened: tuple[int, int]
     closed: tuple[int, int] | None
+    code: str | None = None  # of its error
 
 
 class Call(NamedTuple):
@@ -67,7 +68,10 @@ class Tale(msgspec.Struct):
     @property
     def is_disturbed(self) -> bool:
         """A process that is lost may have left a call without its end, and the engine without the knowledge of it."""
-        return any(call.pid in self.killed for call in self.calls)
+        return bool(self.killed) and (
+            any(call.pid in self.killed for call in self.calls)
+            or any(row.code == "LEASE_LOST" for row in self.rows)  # lost before it could write anything
+        )
 
 
 # --- the definition ---------------------------------------------------------------------------------------------------
@@ -181,6 +185,9 @@ def _known_order(tale: Tale, began: list[str], expected: list[str]) -> tuple[lis
     """A call that died with its process before it began is counted and not recorded: its order cannot be known."""
     again = {row.node for row in tale.rows if row.run}
     known = [name for name in began if name not in again]
+    lost = {row.node for row in tale.rows if row.code == "LEASE_LOST"}
+    forgotten = [name for name in expected if name not in {*began, *again, *lost}]
+    assert not forgotten or tale.status == "aborted", f"{forgotten} never began and was not lost"
     return known, [name for name in expected if name in known]
 
 

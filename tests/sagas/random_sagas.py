@@ -209,11 +209,11 @@ class Crowd:
     async def _tales(self) -> dict[str, Tale]:
         rows: defaultdict[Any, list[Row]] = defaultdict(list)
         calls: defaultdict[str, list[Call]] = defaultdict(list)
-        for id, *row, v0, o0, v1, o1 in await self._ask(
+        for id, *row, v0, o0, v1, o1, code in await self._ask(
             "select instance_id, node, kind, run, status, outcome, opened_version, opened_ordinal, closed_version,"
-            " closed_ordinal from holdfast.steps where behaviour <> 'end'"
+            " closed_ordinal, error ->> 'code' from holdfast.steps where behaviour <> 'end'"
         ):
-            rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1)))
+            rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1), code))
         for id, *call in await self._ask(
             "select instance, seq, step, attempt, what, pid from public.tale order by seq"
         ):

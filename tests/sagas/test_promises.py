@@ -74,6 +74,25 @@ def test_a_sibling_that_was_forgotten() -> None:
         check(tale(calls=[call for call in tale().calls if call.step != "un-c"]))
 
 
+@pytest.mark.parametrize("code", ["LEASE_LOST", "HANDLER_FAILED"])
+def test_a_compensation_that_died_with_its_process_before_it_began(code: str) -> None:
+    lost = {"un-c": "failed", "c": "failed"}
+    rows = [row._replace(status=lost.get(row.node, row.status)) for row in tale().rows]
+    rows = [row._replace(outcome="error", code=code) if row.node == "un-c" else row for row in rows]
+    calls = [call for call in tale().calls if call.step != "un-c"]
+    if code == "LEASE_LOST":
+        check(tale(rows=rows, calls=calls, killed=frozenset({7})))
+    else:
+        with pytest.raises(AssertionError, match="promised is"):
+            check(tale(rows=rows, calls=calls, killed=frozenset({7})))
+
+
+def test_a_compensation_that_nobody_lost_and_nobody_called() -> None:
+    calls = [call._replace(pid=7) if call.step == "b" else call for call in tale().calls if call.step != "un-c"]
+    with pytest.raises(AssertionError, match="never began and was not lost"):
+        check(tale(calls=calls, killed=frozenset({7})))
+
+
 def test_a_step_that_was_left_behind() -> None:
     rows = [row._replace(status="completed") if row.node == "join" else row for row in tale().rows]
     with pytest.raises(AssertionError, match="join was left behind"):
