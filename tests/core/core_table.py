@@ -15,6 +15,10 @@ class StepTable:
         self.rows: dict[bytes, StepRow] = {}
         self.receipts: set[tuple[str, str, int]] = set()
 
+    def claim(self, step: bytes, fence: int) -> None:
+        """The claim writes under which fence a step was called last."""
+        self.rows[step] = msgspec.structs.replace(self.rows[step], fence=fence)
+
     def apply(self, decision: Decision, now: int) -> None:
         for opened in decision.opened:
             self._insert(opened, now, decision.instance.entity_version)

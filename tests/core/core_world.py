@@ -71,6 +71,7 @@ class World:
         self.table = StepTable()
         self.now = 800_000_000_000_000
         self.work: dict[str, Work] = {}
+        self.fences: dict[str, int] = {}  # the last one of each path
         self.timers: dict[bytes, TimerDue] = {}
         self.children: dict[bytes, str] = {}
         self.effects: dict[bytes, str] = {}
@@ -134,7 +135,8 @@ class World:
         [detail] = [msgspec.json.decode(row.detail or b"{}")]
         undo = Undo(
             row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail["undoes"]), detail["undoes_at"],
-            row.fence, row.run, detail["evidence"],
+            max(other.fence for other in self.table.rows.values() if other.path == row.path), row.run,
+            detail["evidence"],
         )  # fmt: skip
         before = self.instance.status
         assert self.deliver(Requeue(letter.id, letter.step, letter.input, undo=undo))
@@ -201,9 +203,12 @@ class World:
     def lose_lease(self) -> None:
         """Reclaimed by somebody else; the zombie's result is refused by the work row, the burnt call counts."""
         if self.work:
-            work = self.work[self.random.choice(sorted(self.work))]
+            path = self.random.choice(sorted(self.work))
+            work = self.work[path]
             work.fence += 1
             work.calls += 1
+            self.fences[path] = work.fence
+            self.table.claim(work.step, work.fence)
 
     def fire_timer(self) -> None:
         if self.timers:
@@ -350,6 +355,8 @@ class World:
             work = self.work.pop(d.path, None)
             assert (work.fence if work else 0) == d.held, "a dispatch over a work row it does not hold"
             assert d.fence > d.held
+            assert d.fence > self.fences.get(d.path, 0), "a fence that another call on the path has had"
+            self.fences[d.path] = d.fence
             input = d.input if d.input is not None else self.table.rows[d.step].input
             self.work[d.path] = Work(d.step, d.fence, d.calls, input or b"null", d.call)
 

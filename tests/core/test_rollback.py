@@ -415,6 +415,28 @@ def test_a_missed_deadline_rolls_back_like_any_failure() -> None:
     assert (take_back(run), run.status) == (["un-b", "un-a"], "failed")
 
 
+def test_a_compensation_has_a_fence_that_no_step_of_its_path_has_had() -> None:
+    """A handler is told to stop by path and fence: the compensation of an earlier step must not be meant."""
+    run = Run(line(*undoable("a"), task("b"), task("c"))).start().done("a").done("b")
+    fences = [row.fence for row in run.table.rows.values()]
+    run.apply(Cancel())
+    run.fail("c")
+    [dispatch] = run.last.dispatches
+    assert (dispatch.node, max(fences)) == ("un-a", 3)
+    assert dispatch.fence == 4
+
+
+def test_nor_has_a_compensation_that_comes_back_to_its_path() -> None:
+    run = Run(forked(["a1", "a2"], ["b1", "b2"])).start().done("first")
+    run.done("a1").done("a2").done("b1").fail("b2")
+    used: dict[str, list[int]] = {}
+    while run.status == "rolling_back":
+        [dispatch] = run.last.dispatches
+        used.setdefault(dispatch.path, []).append(dispatch.fence)
+        run.done(dispatch.node)
+    assert used == {"0/1.1": [3, 4], "0/1.0": [3, 4], "0": [2]}
+
+
 # --- sub-flows --------------------------------------------------------------------------------------------------------
 
 

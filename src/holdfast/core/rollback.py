@@ -92,6 +92,7 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     if rollback is None or rollback.plan is not None or turn.tokens or turn.ghosts:
         raise Refused("No rollback waits for its plan.", code="NOT_ROLLING_BACK")
     past = executed(turn.program, signal.steps, to_root=rollback.to_root)
+    fences = _highest_fences(signal.steps)
     undos: list[Undo] = []
     inputs: list[bytes] = []
     moved: list[Moved] = []
@@ -104,7 +105,7 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
             raw = _what_was_done(step)
             undos.append(
                 open_compensation(
-                    turn, places[undo], step.path, step.hop, step.id, step.at, step.fence, len(undos), raw,
+                    turn, places[undo], step.path, step.hop, step.id, step.at, fences[step.path], len(undos), raw,
                     is_evidence=is_evidence,
                 )
             )  # fmt: skip
@@ -117,6 +118,15 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
     turn.rollback = msgspec.structs.replace(rollback, plan=tuple(undos))
     run_next(turn, input=inputs[0] if inputs else None)
+
+
+def _highest_fences(steps: list[PastStep]) -> dict[str, int]:
+    """By path. A compensation must not go by the fence of a later step than the one it takes back: what stops that
+    step's handler would stop the compensation."""
+    fences: dict[str, int] = {}
+    for step in steps:
+        fences[step.path] = max(step.fence, fences.get(step.path, 0))
+    return fences
 
 
 def _what_was_done(step: PastStep) -> bytes:
@@ -243,8 +253,16 @@ def _go_on(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, 
         step = turn.program.undoes.get(undo.node, "")
         turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status, step))
     turn.note(event, token.node, token_id(path, token.hop), {**(detail or {}), "undoes": undo.of.hex()})
-    turn.rollback = msgspec.structs.replace(rollback, plan=rollback.plan[1:])
+    left = rollback.plan[1:]
+    if turn.status is InstanceStatus.SUSPENDED or not left or left[0].path != path:
+        left = _behind(left, path, fence)
+    turn.rollback = msgspec.structs.replace(rollback, plan=left)
     run_next(turn, left=path, held=fence)
+
+
+def _behind(plan: tuple[Undo, ...], path: str, fence: int) -> tuple[Undo, ...]:
+    """The path is left for now: what comes back to it goes by fences that come after this one."""
+    return tuple(msgspec.structs.replace(undo, fence=fence) if undo.path == path else undo for undo in plan)
 
 
 # --- the end ------------------------------------------------------------------------------------------------------

@@ -26,16 +26,18 @@ class Undoing:
         self.rollback: Rollback | None = None
         self.is_planned = False
         self._rows: dict[bytes, StepRow] = {}
+        self._fences: dict[str, int] = {}  # the last one of each path
 
     @property
     def is_under_way(self) -> bool:
         return self.rollback is not None
 
     def begin(self, rollback: Rollback) -> None:
-        self.rollback, self.is_planned, self._rows = rollback, False, {}
+        self.rollback, self.is_planned, self._rows, self._fences = rollback, False, {}, {}
 
     def open(self, row: StepRow) -> None:
         self._rows[row.id] = row
+        self._fences[row.path] = max(row.fence, self._fences.get(row.path, 0))
         self.is_planned = True
 
     def close(self, row: StepRow) -> None:
@@ -53,7 +55,8 @@ class Undoing:
     def state(self) -> Rollback | None:
         if self.rollback is None or not self.is_planned:
             return self.rollback
-        return msgspec.structs.replace(self.rollback, plan=tuple(map(_undo, self._rows.values())))
+        plan = tuple(_undo(row, self._fences[row.path]) for row in self._rows.values())
+        return msgspec.structs.replace(self.rollback, plan=plan)
 
     def tokens(self) -> dict[str, Token]:
         row = next(iter(self._rows.values()), None)
@@ -67,9 +70,9 @@ class Undoing:
         }
 
 
-def _undo(row: StepRow) -> Undo:
+def _undo(row: StepRow, fence: int) -> Undo:
     detail = _detail(row.detail or b"{}")
     return Undo(
-        row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail.undoes), detail.undoes_at, row.fence,
+        row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail.undoes), detail.undoes_at, fence,
         row.run, detail.evidence,
     )  # fmt: skip
