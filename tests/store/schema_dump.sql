@@ -10,6 +10,10 @@ select line from (
         ' ' || array_to_string(c.reloptions, ', ')) as line
     from tables c
     union all
+    select format('domain %s as %s %s', t.typname, format_type(t.typbasetype, t.typtypmod), pg_get_constraintdef(k.oid))
+    from pg_type t left join pg_constraint k on k.contypid = t.oid
+    where t.typnamespace = 'holdfast'::regnamespace and t.typtype = 'd'
+    union all
     select format('column %s.%s %s%s%s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
         case when a.attnotnull then ' not null' end, ' default ' || pg_get_expr(d.adbin, d.adrelid))
     from tables c

@@ -12,6 +12,15 @@ create table holdfast.schema_version (
     applied_at timestamptz not null default clock_timestamp()
 );
 
+-- The words of a status are a type of its own: PostgreSQL reads the condition of a type once in a session and asks it
+-- where the column is written; that of a table it reads anew for every statement and asks for every row.
+create domain holdfast.instance_status as text check (strpos(
+    ' pending running suspended dlq rolling_back completed failed cancelled aborted ', ' ' || value || ' ') > 0);
+create domain holdfast.step_kind as text check (strpos(' forward compensate control ', ' ' || value || ' ') > 0);
+create domain holdfast.step_status as text check (strpos(
+    ' pending running waiting_decision waiting completed confirmed rejected failed paused skipped cancelled'
+    ' compensation rolled_back superseded ', ' ' || value || ' ') > 0);
+
 create table holdfast.definitions (
     id uuid primary key,
     org_id text not null check (octet_length(org_id) between 1 and 200),
@@ -62,7 +71,7 @@ create table holdfast.instances (
     definition_id uuid not null,
     flow text not null,
     flow_version int not null,
-    status text not null,
+    status holdfast.instance_status not null,
     reason text,
     version bigint not null,
     state jsonb not null,
@@ -85,12 +94,7 @@ create table holdfast.instances (
     created_at timestamptz not null,
     updated_at timestamptz not null,
     completed_at timestamptz,
-    primary key (id, bucket),
-    -- One short expression: PostgreSQL reads a check anew for every statement, and this table is updated all the time.
-    -- What cannot change after the insert is checked by a trigger that only inserts meet (see the guards).
-    constraint instances_status check (strpos(
-        case when completed_at is null then ' pending running suspended dlq rolling_back '
-            else ' completed failed cancelled aborted ' end, ' ' || status || ' ') > 0)
+    primary key (id, bucket)  -- what else must hold is in the guards
 ) with (fillfactor = 50);
 create unique index instances_idempotency on holdfast.instances (idempotency_key, org_id, flow, bucket)
     where idempotency_key is not null;
@@ -140,7 +144,7 @@ create table holdfast.steps (
     behaviour text not null,
     path text not null,
     hop int not null,
-    kind text not null,
+    kind holdfast.step_kind not null,
     run smallint not null,
     entity_version bigint not null,
     receipt_key bytea not null,
@@ -148,7 +152,7 @@ create table holdfast.steps (
     opened_ordinal smallint not null,
     opened_by text,
     cause text not null,
-    status text not null,
+    status holdfast.step_status not null,
     outcome text,
     chosen_edge_ids jsonb,
     input jsonb,
@@ -162,11 +166,7 @@ create table holdfast.steps (
     closed_ordinal smallint,
     closed_at timestamptz,
     closed_by text,
-    primary key (instance_id, created_at, id, bucket),
-    constraint steps_values check (strpos(
-        ' forward compensate control ', ' ' || kind || ' ') > 0 and strpos(
-        ' pending running waiting_decision waiting completed confirmed rejected failed paused skipped cancelled'
-        ' compensation rolled_back superseded ', ' ' || status || ' ') > 0)
+    primary key (instance_id, created_at, id, bucket)
 ) partition by range (created_at);
 
 -- Outside the partitions, because only a key without the month can be unique over all months.

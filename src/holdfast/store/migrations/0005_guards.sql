@@ -81,9 +81,14 @@ after update of definition_id, flow_version on holdfast.instances for each row w
 ) execute function holdfast.refuse_change('An instance keeps its version of the flow until it is migrated');
 
 create trigger instances_version
-after update on holdfast.instances for each row when (
-    new.version <= old.version or (old.completed_at is not null and old.completed_at is distinct from new.completed_at)
-) execute function holdfast.refuse_change('The version of an instance rises with every change and its end is final');
+after update on holdfast.instances for each row when (new.version <= old.version)
+execute function holdfast.refuse_change('The version of an instance rises with every change');
+
+create trigger instances_end
+after update of status, completed_at on holdfast.instances for each row when (
+    (new.completed_at is null) <> (strpos(' completed failed cancelled aborted ', ' ' || new.status || ' ') = 0)
+    or old.completed_at <> new.completed_at or (old.completed_at is not null and new.completed_at is null)
+) execute function holdfast.refuse_change('An instance has an end exactly when its status says so, and the end is final');
 
 create trigger instances_status
 after update of status on holdfast.instances for each row when (
@@ -101,6 +106,7 @@ $$;
 create trigger instances_insert
 after insert on holdfast.instances for each row when (
     new.bucket <> get_byte(uuid_send(new.id), 15)
+    or (new.completed_at is null) <> (strpos(' completed failed cancelled aborted ', ' ' || new.status || ' ') = 0)
     or octet_length(new.org_id) not between 1 and 200
     or octet_length(new.flow) not between 1 and 200
     or octet_length(new.idempotency_key) not between 1 and 500
@@ -109,7 +115,7 @@ after insert on holdfast.instances for each row when (
     or octet_length(new.entity_id) not between 1 and 500
     or (new.entity_type is null) <> (new.entity_id is null)
     or (new.parent_id is null) <> (new.parent_token is null)
-) execute function holdfast.refuse_insert('An instance needs names and keys of legal length, and a bucket that fits its id');
+) execute function holdfast.refuse_insert('An instance needs names and keys of legal length, a bucket that fits its id, and an end if its status says so');
 
 create function holdfast.note_attributes() returns trigger
 language plpgsql as $$
