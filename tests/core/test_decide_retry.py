@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 from core_graphs import chain, edge, end, join, line, program, split, state, task
 from core_run import BOOM, SECOND, Run
+from msgspec import json
 
+from holdfast import Branch, Flow
+from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.graph import Policy, Retry
+from holdfast.compiler.lowering import lower
+from holdfast.core.program import Program, link
 from holdfast.core.retry import delay_before
-from holdfast.core.signals import Resume, Suspend, WorkDone, WorkFailed
-from holdfast.errors import Refused
+from holdfast.core.signals import Cancel, Failure, Requeue, Resume, Suspend, WorkDone, WorkFailed
+from holdfast.errors import Conflict, Refused
 
 STEP = b"a step's id"
+
+
+def _flow(flow: Flow) -> Program:
+    return link(compile_graph(lower(flow.build())))
 
 
 @pytest.mark.parametrize(
@@ -165,13 +174,120 @@ def test_status_leaves_dlq_when_no_dead_token_remains() -> None:
     assert run.event("leave").status == "running"
 
 
-def test_a_failure_while_suspended_leaves_a_dead_token_whatever_the_policy() -> None:
-    run = Run(line(task("a"))).start({"v": 1})
+def test_a_failure_while_suspended_fails_the_instance_when_it_is_resumed() -> None:
+    run = Run(line(task("a", idempotent=False))).start({"v": 1})
     run.apply(Suspend())
     run.fail("a")
-    assert (run.status, run.at("a")[1].phase) == ("suspended", "dead")
+    assert (run.status, run.at("a")[1].phase, run.row("a").status) == ("suspended", "dead", "failed")
     run.apply(Resume())
-    assert run.input("a") == {"v": 1}
+    assert (run.status, run.instance.reason, run.last.dispatches, len(run.rows("a"))) == ("failed", "BOOM", [], 1)
+    assert run.last.error == b'{"code":"BOOM","message":"It went wrong."}'
+
+
+def test_a_failure_while_suspended_begins_the_rollback_when_it_is_resumed() -> None:
+    run = Run(_flow(Flow("f").step("pay", "pay").on_failure("refund", "refund").step("ship", "ship", retries=2)))
+    run.start().done("pay").fail("ship")
+    run.apply(Suspend())
+    run.fail("ship")
+    assert (run.status, run.row("ship").status, run.row("ship").calls) == ("suspended", "failed", 2)
+    run.apply(Resume())
+    assert (run.status, run.nodes, len(run.rows("ship"))) == ("rolling_back", ["refund"], 1)
+    run.done("refund")
+    assert (run.status, run.instance.reason, run.row("pay").status) == ("failed", "BOOM", "rolled_back")
+
+
+def test_of_several_failures_while_suspended_the_first_is_what_the_instance_fails_of() -> None:
+    branches = (Branch().step(name, name).on_failure(f"un{name}", name) for name in "abc")
+    run = Run(_flow(Flow("f").fork("k", *branches).join("j").step("last", "last"))).start()
+    run.apply(Suspend())
+    run.fail("b", Failure("FIRST", "b")).done("c").fail("a", Failure("SECOND", "a"))
+    run.apply(Resume())
+    assert (run.status, run.instance.reason, run.nodes) == ("rolling_back", "FIRST", ["unb"])
+    assert [json.decode(run.row(name).detail or b"{}")["ordinal"] for name in ("unb", "una", "unc")] == [0, 1, 2]
+    assert b"FIRST" in (run.asked.error or b"")
+    skipped = [e.node for e in run.asked.events if e.type == "step_skipped"]
+    assert skipped == ["j"], "only who was held in front of the join: what has failed is not skipped"
+    assert run.done("unb").done("una").done("unc").status == "failed"
+
+
+def test_a_held_token_does_not_go_on_when_another_has_failed_meanwhile() -> None:
+    run = Run(program(**FORK)).start()
+    run.apply(Suspend())
+    run.done("a").fail("b")
+    run.apply(Resume())
+    assert (run.status, run.tokens, run.rows("meet")) == ("failed", {}, [])
+
+
+@pytest.mark.parametrize("policy", ["rollback", "fail", "dlq", "suspend"])
+def test_the_last_hope_of_a_race_that_failed_while_suspended_loses_it_when_resumed(policy: str) -> None:
+    race = program(
+        [*FORK["nodes"][:3], join("meet", "any"), *FORK["nodes"][4:], task("repair")],
+        [*FORK["edges"], edge("meet", "repair", "error"), edge("repair", "end")],
+        Policy(on_error=policy),
+    )
+    run = Run(race).start()
+    run.apply(Suspend())
+    run.fail("a").fail("b")
+    assert (run.status, run.nodes, run.last.letters) == ("suspended", ["b"], ())
+    run.apply(Resume())
+    assert (run.status, run.nodes, len(run.rows("b"))) == ("running", ["repair"], 1)
+
+
+def test_what_failed_while_suspended_can_still_be_cancelled_and_taken_back() -> None:
+    run = Run(_flow(Flow("f").step("a", "a").on_failure("una", "una"))).start()
+    run.apply(Suspend())
+    run.fail("a")
+    run.apply(Cancel("enough"))
+    assert run.nodes == ["una"]
+    assert (run.done("una").status, run.row("a").status) == ("cancelled", "rolled_back")
+
+
+# --- a pause of an instance that waits in the dead letter queue -------------------------------------------------------
+
+
+def test_a_pause_does_not_answer_the_letters_of_a_dead_step() -> None:
+    run = Run(line(task("a"), policy=Policy(on_error="dlq"))).start({"v": 1}).fail("a")
+    [letter] = run.last.letters
+    run.apply(Suspend("LUNCH"))
+    run.apply(Resume())
+    assert (run.status, run.instance.reason, run.row("a").status) == ("dlq", "BOOM", "paused")
+    assert (run.last.letters_resolved, run.last.dispatches) == ((), [])
+    run.apply(Requeue(letter.id, letter.step, b'{"v":2}'))
+    assert (run.status, run.input("a")) == ("running", {"v": 2})
+
+
+def test_a_step_that_dies_during_a_pause_waits_for_a_person_after_it() -> None:
+    run = Run(program(**FORK, policy=Policy(on_error="dlq"))).start()
+    run.apply(Suspend())
+    run.fail("a")
+    [letter] = run.last.letters
+    assert (run.status, run.row("a").status) == ("suspended", "paused")
+    run.fail("b", Failure("LATER", "b"))
+    run.apply(Resume())
+    assert (run.status, run.instance.reason, run.nodes) == ("dlq", "BOOM", ["a", "b"])
+    assert [e.type for e in run.last.events] == ["instance_resumed", "instance_dlq"]
+    run.apply(Requeue(letter.id, letter.step))
+    assert run.status == "dlq"
+
+
+def test_a_requeue_during_a_pause_is_refused_and_works_after_the_resume_it_asks_for() -> None:
+    run = Run(line(task("a"), policy=Policy(on_error="dlq"))).start().fail("a")
+    [letter] = run.last.letters
+    run.apply(Suspend())
+    with pytest.raises(Conflict, match="INSTANCE_SUSPENDED"):
+        run.apply(Requeue(letter.id, letter.step))
+    run.apply(Resume())
+    run.apply(Requeue(letter.id, letter.step))
+    assert run.done("a").status == "completed"
+
+
+def test_a_resume_out_of_the_dead_letter_queue_itself_runs_what_is_dead() -> None:
+    run = Run(line(task("a"), policy=Policy(on_error="dlq"))).start().fail("a")
+    run.apply(Suspend())
+    run.apply(Resume())
+    run.apply(Resume())
+    assert (run.status, [row.status for row in run.rows("a")]) == ("running", ["superseded", "running"])
+    assert [answer.resolution for answer in run.last.letters_resolved] == ["replayed"]
 
 
 def test_a_dead_token_without_its_input_could_never_run_again_so_it_is_asked_for() -> None:

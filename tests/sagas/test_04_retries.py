@@ -114,6 +114,23 @@ async def test_the_idempotency_key_is_stable_over_retries(shop: Shop) -> None:
     assert shop.keys["a"][0] != shop.keys["una"][0]
 
 
+async def test_a_pause_of_the_instance_gives_no_further_call(shop: Shop) -> None:
+    """What fails while the instance is paused has failed: the resume begins the rollback."""
+    shop.fails = {"b": ALWAYS}
+    shop.hold("b")
+    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do", idempotent=False)
+    id = await shop.start(flow)
+    await shop.begun("b")
+    await shop.engine.suspend(id)
+    shop.let_go("b")
+    await shop.settle()
+    story = await shop.look(id)
+    assert (story.status, story["a"], story["b"]) == ("suspended", "completed", "failed")
+    await shop.engine.resume(id)
+    story = await shop.over(id)
+    assert (story.status, story.runs("b"), shop.log) == ("failed", ["rolled_back"], ["a", "b", "una"])
+
+
 # --- what counts as a failure -----------------------------------------------------------------------------------------
 
 

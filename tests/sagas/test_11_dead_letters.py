@@ -280,6 +280,21 @@ async def test_requeue_6_the_record_is_settled_and_cannot_be_used_twice(shop: Sh
     assert shop.log.count("b") == 3
 
 
+async def test_a_pause_leaves_the_record_as_it_is(shop: Shop) -> None:
+    story = await dead(shop)
+    await shop.engine.suspend(story.id)
+    assert await refusal(shop.engine.requeue(story.letters[0].id)) == "INSTANCE_SUSPENDED"
+    await shop.engine.resume(story.id)
+    await shop.settle()
+    again = await shop.look(story.id)
+    assert (again.status, again.instance.reason, again["b"]) == ("dlq", story.instance.reason, "paused")
+    assert ([letter.id for letter in again.letters], shop.log) == ([story.letters[0].id], ["a", "b", "b"])
+    shop.fails = {}
+    await shop.engine.requeue(story.letters[0].id, input={"status": "fixed"})
+    await shop.settle()
+    assert ((await shop.look(story.id)).status, shop.data["b"]) == ("completed", {"status": "fixed"})
+
+
 async def test_requeue_of_many_at_once(shop: Shop) -> None:
     shop.fails = {"b": 3}
     flow = shop.flow(dlq=True).step("b", "do")

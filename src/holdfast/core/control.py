@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.core.decision import Answered
-from holdfast.core.failure import end_instance
+from holdfast.core.failure import end_instance, failure_of, meet_postponed, postponed
+from holdfast.core.ids import token_id
 from holdfast.core.rollback import begin, run_next, stop_token
 from holdfast.core.signals import Abort, Cancel, Failure, ForceFail, Resume, Suspend
 from holdfast.core.state import Stopping, Token, value_of
@@ -53,21 +54,31 @@ def suspend(turn: Turn, signal: Suspend) -> None:
 
 
 def resume(turn: Turn, signal: Resume) -> None:
-    """Held tokens enter their nodes, dead ones run again as a new row, parked timers fire in the order they came."""
+    """What failed meanwhile meets its fate, held tokens enter their nodes, parked timers fire in the order they came.
+
+    The dead run again as a new row where an error is what suspended the instance, or where that is what was asked for:
+    a resume out of `dlq` itself. After a mere pause they wait on for a person.
+    """
     if turn.status not in (InstanceStatus.SUSPENDED, InstanceStatus.DLQ):
         raise Conflict(
             "The instance is not suspended.", code="INSTANCE_NOT_SUSPENDED", hint="There is nothing to resume."
         )
     backwards = turn.rollback
+    runs_again = turn.status is InstanceStatus.DLQ or turn.program.policy.on_error != "dlq"
     turn.status = InstanceStatus.RUNNING if backwards is None else InstanceStatus.ROLLING_BACK
     turn.reason, turn.chain = None if backwards is None else backwards.reason, 0
     parked, turn.parked = turn.parked, ()
-    turn.control("resume", {"by": turn.actor})
+    turn.control("resume", {"by": turn.actor, "again": runs_again})
     turn.note("instance_resumed", detail={"by": turn.actor})
+    for path in postponed(turn):
+        meet_postponed(turn, path)
+        walk(turn)
+    if not runs_again:
+        _wait_on(turn)
     for path, token in sorted(turn.tokens.items(), reverse=True):
         if token.phase is Phase.HELD:
             _set_out_again(turn, path, token, token.run)
-        elif token.phase is Phase.DEAD:
+        elif token.phase is Phase.DEAD and runs_again:
             turn.superseded = [*turn.superseded, (token.step, token.at)]
             turn.letters_resolved = (*turn.letters_resolved, Answered(token.step, "replayed", turn.actor, "resumed"))
             _set_out_again(turn, path, token, token.run + 1)
@@ -77,6 +88,15 @@ def resume(turn: Turn, signal: Resume) -> None:
     for timer in parked:
         fire_parked(turn, timer)
         walk(turn)
+
+
+def _wait_on(turn: Turn) -> None:
+    """Dead steps and their letters are what they were before the pause; the first of them says why."""
+    dead = [(t.failed.version, path, failure_of(t.failed)) for path, t in turn.tokens.items() if t.failed is not None]
+    if dead:
+        _, path, failure = min(dead, key=lambda one: one[:2])
+        token = turn.tokens[path]
+        turn.suspend(InstanceStatus.DLQ, failure.code, token.node, token_id(path, token.hop))
 
 
 def _set_out_again(turn: Turn, path: str, token: Token, run: int) -> None:

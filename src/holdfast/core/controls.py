@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core import detours
-from holdfast.core.rows import StepRow
+from holdfast.core.rows import StepRow, read_error
 from holdfast.core.state import ROOT, Parked, Rollback, Stopping, Token, Wait, value_of
 from holdfast.core.status import InstanceStatus, Phase
 from holdfast.core.turn import NULL, Move, merged
@@ -37,11 +37,19 @@ def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.reason = None if rollback is None else rollback.reason
     rebuild.chain, rebuild.parked = 0, ()
     for path, token in list(rebuild.tokens.items()):
-        if token.phase in (Phase.HELD, Phase.DEAD):
+        is_dead = token.phase is Phase.DEAD
+        is_postponed = token.failed is not None and token.failed.is_postponed  # each has a row of its own
+        if token.phase is Phase.HELD or (is_dead and detail["again"] and not is_postponed):
             del rebuild.tokens[path]
-            run = token.run + 1 if token.phase is Phase.DEAD else token.run
+            run = token.run + 1 if is_dead else token.run
             raw = value_of(token) or NULL
             rebuild.moves[path] = Move(path, token.hop, token.node, raw, last=token.last, run=run)
+
+
+def _fate(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    token = rebuild.tokens.pop(detail["path"])
+    error = None if token.failed is None else bytes(token.failed.error)
+    rebuild.meet_fate(detail["path"], detail["fate"], read_error(error).code)
 
 
 def _hold(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
@@ -160,6 +168,7 @@ def _expire(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 CONTROLS: Final[dict[str, Callable[[Rebuild, StepRow, dict[str, Any]], None]]] = {
     "@suspend": _suspend,
     "@resume": _resume,
+    "@fate": _fate,
     "@hold": _hold,
     "@escape": _escape,
     "@park": _park,

@@ -3,6 +3,7 @@
 The fate of a token that has no edge to take is decided before its row is written, because the row must tell it:
 
     dead      the token stays where it failed until a resume or a requeue runs its node again
+    postponed the instance is suspended: the token stays, and meets one of the fates below when it is resumed
     lost      its branch drops out of an `any` join; when nobody is left, the join itself fails
     rollback  the instance goes backwards
     fatal     the instance fails, and every other token ends with it
@@ -20,13 +21,14 @@ from holdfast.core.program import Place
 from holdfast.core.rollback import abandon, begin
 from holdfast.core.scopes import branch_over, cancel_token, is_last_hope
 from holdfast.core.signals import Failure
-from holdfast.core.state import Token, value_of
+from holdfast.core.state import Failed, Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, encode, merged
 from holdfast.core.ways import Choice, Records, choose, closing
 from holdfast.errors import Refused
 
 DEAD: Final = "dead"
+POSTPONED: Final = "postponed"
 LOST: Final = "lost"
 FATAL: Final = "fatal"
 ROLLBACK: Final = "rollback"
@@ -55,7 +57,7 @@ def fail_visit(
     keep_error(turn, place.id, failure)
     way, tried, _ = _way_out(turn, place, on, value)
     fate = None if way else _fate(turn, path)
-    if fate == DEAD and known is None:
+    if fate in (DEAD, POSTPONED) and known is None:
         raise Refused(
             f"The failure of {place.id!r} does not say what the step was called with, so it could never run again.",
             code="INPUT_MISSING",
@@ -139,13 +141,12 @@ def _fate(turn: Turn, path: str) -> str:
     last_hope = is_last_hope(turn, path)
     if last_hope is False:
         return LOST
+    if turn.program.policy.on_error in _BURIES and not (last_hope and _join_has_a_way_out(turn, path)):
+        return DEAD
     if turn.status is InstanceStatus.SUSPENDED:
-        return DEAD
-    buries = turn.program.policy.on_error in _BURIES
-    if last_hope and (not buries or _join_has_a_way_out(turn, path)):
+        return POSTPONED
+    if last_hope:
         return LOST
-    if buries:
-        return DEAD
     return ROLLBACK if turn.program.policy.on_error == "rollback" else FATAL
 
 
@@ -162,6 +163,8 @@ def _join_has_a_way_out(turn: Turn, path: str) -> bool:
 def _meet_fate(turn: Turn, path: str, token: Token, failure: Failure, fate: str | None) -> None:
     if fate == DEAD:
         _bury(turn, path, token, failure)
+    elif fate == POSTPONED:
+        turn.tokens[path] = _dead(turn, token, is_postponed=True)
     elif fate == LOST:
         branch_over(turn, path, "failed")
     elif fate == ROLLBACK:
@@ -172,12 +175,41 @@ def _meet_fate(turn: Turn, path: str, token: Token, failure: Failure, fate: str 
 
 def _bury(turn: Turn, path: str, token: Token, failure: Failure) -> None:
     """The token waits, dead, for a resume that runs its node again."""
-    turn.tokens[path] = dead = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
+    turn.tokens[path] = dead = _dead(turn, token)
     if turn.program.policy.on_error == "dlq":
         turn.letters = (*turn.letters, _letter(turn, path, dead))
     status = _BURIES.get(turn.program.policy.on_error, turn.status)
     if turn.status not in (InstanceStatus.SUSPENDED, status):
         turn.suspend(status, failure.code, token.node, token_id(path, token.hop))
+
+
+def _dead(turn: Turn, token: Token, *, is_postponed: bool = False) -> Token:
+    failed = Failed(msgspec.Raw(turn.error or NULL), turn.version, is_postponed)
+    return msgspec.structs.replace(token, phase=Phase.DEAD, waits=(), failed=failed)
+
+
+def failure_of(failed: Failed) -> Failure:
+    return msgspec.json.decode(failed.error, type=Failure)
+
+
+def postponed(turn: Turn) -> list[str]:
+    """The paths of what failed while the instance was suspended, in the order it failed."""
+    found = [(t.failed.version, path) for path, t in turn.tokens.items() if t.failed and t.failed.is_postponed]
+    return [path for _, path in sorted(found)]
+
+
+def meet_postponed(turn: Turn, path: str) -> None:
+    """The instance goes on, and what failed meanwhile has failed: nobody calls it again."""
+    token = turn.tokens.get(path)
+    if token is None or token.failed is None:
+        return  # it ended with one that had failed before it
+    turn.error = bytes(token.failed.error)
+    del turn.tokens[path]
+    fate = _fate(turn, path)
+    if fate == DEAD:
+        fate = LOST  # only the last hope of a race is not buried at once
+    turn.control("fate", {"path": path, "fate": fate})
+    _meet_fate(turn, path, token, failure_of(token.failed), fate)
 
 
 def _letter(turn: Turn, path: str, token: Token) -> Letter:

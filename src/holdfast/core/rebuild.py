@@ -11,7 +11,7 @@ from holdfast.compiler.graph import Behaviour
 from holdfast.core.controls import CONTROLS
 from holdfast.core.enter import AUTOMATIC
 from holdfast.core.events import ENGINE_EVENTS
-from holdfast.core.failure import DEAD, LOST, ROLLBACK, with_error
+from holdfast.core.failure import DEAD, LOST, POSTPONED, ROLLBACK, with_error
 from holdfast.core.ids import COMPENSATE, CONTROL, timer_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
@@ -19,6 +19,7 @@ from holdfast.core.rollback import AFTER_STOP
 from holdfast.core.rows import StepRow, phase_of_work, read_error
 from holdfast.core.state import (
     Arrival,
+    Failed,
     Instance,
     Parked,
     Scope,
@@ -183,7 +184,7 @@ class Rebuild:
             last = token.last if passes else place.id
             self.moves[row.path] = Move(row.path, row.hop + 1, self.targets[chosen[0]], raw, last=last)
         elif failed:
-            self._meet_fate(row, token, fate)
+            self._fail(row, token, fate)
         elif row.status is StepStatus.REJECTED:
             self.end(InstanceStatus.ABORTED, REJECTED)
         else:
@@ -196,13 +197,18 @@ class Rebuild:
         for path, edge in zip(children, chosen, strict=True):
             self.moves[path] = Move(path, 0, self.targets[edge], raw)
 
-    def _meet_fate(self, row: StepRow, token: Token, fate: str | None) -> None:
-        if fate == DEAD:
-            self.tokens[row.path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=())
-        elif fate == LOST:
-            self._branch_over(row.path, "failed")
+    def _fail(self, row: StepRow, token: Token, fate: str | None) -> None:
+        if fate not in (DEAD, POSTPONED):
+            self.meet_fate(row.path, fate, read_error(row.error).code)
+            return
+        failed = Failed(msgspec.Raw(row.error or NULL), self.version, fate == POSTPONED)
+        self.tokens[row.path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=(), failed=failed)
+
+    def meet_fate(self, path: str, fate: str | None, code: str) -> None:
+        if fate == LOST:
+            self._branch_over(path, "failed")
         elif fate != ROLLBACK:  # of which a control row tells
-            self.end(InstanceStatus.FAILED, read_error(row.error).code)
+            self.end(InstanceStatus.FAILED, code)
 
     # --- scopes ---------------------------------------------------------------------------------------------------
 

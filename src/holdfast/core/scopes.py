@@ -136,14 +136,14 @@ def cancel_token(
         turn.stops = (*turn.stops, path)
     elif token.phase in (Phase.WORKING, Phase.CANCELLING):
         end_work(turn, path)
-    if token.phase is Phase.DEAD:
-        _let_go_of_dead(turn, token, reason)
-    elif token.step:
+    has_ended = token.phase is Phase.DEAD and not _let_go_of_dead(turn, token, reason)
+    if token.phase is not Phase.DEAD and token.step:
         turn.close(token, status, reason, closing=_GHOST if is_ghost else None)
     turn.end_waits(path, token)
     cancel_children(turn, token, reason)
     turn.needs = [need for need in turn.needs if need.token != name]
-    turn.note(f"step_{status}", token.node, name, {"reason": reason})
+    if not has_ended:
+        turn.note(f"step_{status}", token.node, name, {"reason": reason})
 
 
 def was_dispatched(turn: Turn, path: str, token: Token) -> bool:
@@ -162,10 +162,13 @@ def _may_succeed(turn: Turn, path: str, token: Token) -> bool:
     )
 
 
-def _let_go_of_dead(turn: Turn, token: Token, reason: str) -> None:
-    if turn.program.policy.on_error == "dlq":
+def _let_go_of_dead(turn: Turn, token: Token, reason: str) -> bool:
+    """Whether that is the step's end: a paused one is skipped now, one that has failed stays failed."""
+    is_paused = turn.program.policy.on_error == "dlq" and not (token.failed and token.failed.is_postponed)
+    if is_paused:
         turn.moved = (*turn.moved, Moved(token.step, token.at, StepStatus.SKIPPED))
         turn.letters_resolved = (*turn.letters_resolved, Answered(token.step, "discarded", turn.actor, reason))
+    return is_paused
 
 
 def release_ghosts(turn: Turn) -> None:

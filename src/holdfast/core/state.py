@@ -30,6 +30,14 @@ class Wait(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ref: bytes | None = None  # child instance, effect or timer row
 
 
+class Failed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why a dead token is dead, and since which version of the instance."""
+
+    error: msgspec.Raw
+    version: int
+    is_postponed: bool = False  # it failed while the instance was suspended: what follows is decided by the resume
+
+
 class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One thread of execution. `at` is created_at of its step row and names the row's partition."""
 
@@ -44,6 +52,7 @@ class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     last: str | None = None  # the last step before this one that was not a mere pass
     waits: tuple[Wait, ...] = ()
     value: Value = UNSET  # only where the step row alone would not do
+    failed: Failed | None = None  # of a dead one
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -158,7 +167,7 @@ def value_of(token: Token) -> bytes | None:
 def token_view(state: State) -> dict[str, Any]:
     """What replay must reproduce: leases, fences and timestamps left out."""
     return {
-        path: (t.hop, t.node, t.step, str(t.phase), t.run, t.last, sorted(map(_wait_view, t.waits)))
+        path: (t.hop, t.node, t.step, str(t.phase), t.run, t.last, sorted(map(_wait_view, t.waits)), _failed_view(t))
         for path, t in state.tokens.items()
     }
 
@@ -183,6 +192,11 @@ def rollback_view(state: State) -> Any:
 
 def _wait_view(wait: Wait) -> tuple[str, str, str, str, int]:
     return wait.id, wait.kind, wait.event or "", wait.key or "", wait.due or 0
+
+
+def _failed_view(token: Token) -> tuple[Any, int, bool] | None:
+    failed = token.failed
+    return None if failed is None else (_data(failed.error), failed.version, failed.is_postponed)
 
 
 def _data(raw: Value) -> Any:

@@ -52,7 +52,7 @@ class Phase(StrEnum):
     RETRYING = "retrying"  # waits for the next attempt
     RESTING = "resting"  # waits for an event, a moment, a child or a receipt
     HELD = "held"  # may not enter its node yet: suspended or at the chain limit
-    DEAD = "dead"  # its step failed for good; a resume runs it again
+    DEAD = "dead"  # its step failed for good; a requeue or a resume decides what becomes of it
     CANCELLING = "cancelling"  # its handler or sub-flow is still out; the result will be recorded, not followed
 
 
