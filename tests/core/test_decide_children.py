@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from core_graphs import edge, end, line, program, state, task
+from core_graphs import edge, end, join, line, program, split, state, task
 from core_run import BOOM, ID, Run
 
 from holdfast.compiler.graph import Child, Node, Policy
 from holdfast.core.ids import derived_id
-from holdfast.core.signals import Abort, Cancel, ChildFinished, Failure, ReceiptArrived, Resume
+from holdfast.core.signals import Abort, Actor, Cancel, ChildFinished, Decided, Failure, ReceiptArrived, Resume
 from holdfast.errors import Refused
 
 
@@ -48,13 +48,51 @@ def test_without_an_error_edge_the_parent_fails_with_its_child(status: str) -> N
     assert (run.status, run.instance.reason) == ("failed", f"CHILD_{status.upper()}")
 
 
-@pytest.mark.parametrize("signal", [Cancel("stop"), Abort("stop")])
-def test_cancel_cascades_to_the_child(signal: Cancel | Abort) -> None:
-    run = Run(line(_sub())).start()
+@pytest.mark.parametrize(("signal", "kind"), [(Cancel("he left"), "cancel"), (Abort("he left"), "abort")])
+@pytest.mark.parametrize("on_cancel", ["rollback", "stop"])
+def test_a_stop_cascades_to_the_child_and_says_who_and_why(signal: Cancel | Abort, kind: str, on_cancel: str) -> None:
+    run = Run(line(_sub(), policy=Policy(on_cancel=on_cancel))).start()
     child = run.last.children[0].id
+    run.apply(signal, Actor("ops"))
+    [outgoing] = run.last.outgoing
+    assert (outgoing.instance, outgoing.kind) == (child, kind)
+    assert msgspec.json.decode(outgoing.payload) == {"actor": {"id": "ops"}, "reason": "parent: he left"}
+
+
+def test_a_stop_without_a_reason_tells_the_child_what_became_of_its_parent() -> None:
+    assert _told(Run(line(_sub())).start(), Abort()) == ("abort", "parent: aborted")
+    assert _told(Run(line(_sub())).start(), Cancel()) == ("cancel", "parent: cancelled")
+
+
+def test_a_child_of_a_child_is_told_the_same() -> None:
+    assert _told(Run(line(_sub())).start(), Abort("parent: he left")) == ("abort", "parent: he left")
+
+
+def test_an_abort_reaches_a_child_that_is_being_cancelled() -> None:
+    run = Run(line(_sub())).start()
+    run.apply(Cancel("slowly"))
+    cancelled = run.last.outgoing[0].id
+    assert _told(run, Abort("now")) == ("abort", "parent: now")
+    assert run.last.outgoing[0].id != cancelled
+
+
+def test_a_rejection_aborts_the_children_in_other_branches() -> None:
+    graph = program(
+        [split("fork"), _sub(), Node(id="ask", kind="human"), join("meet"), end()],
+        [edge("fork", "sub"), edge("fork", "ask"), edge("sub", "meet"), edge("ask", "meet"), edge("meet", "end")],
+    )
+    run = Run(graph).start()
+    task = next(wait.ref for wait in run.at("ask")[1].waits if wait.kind == "task")
+    run.apply(Decided(b"decision" * 2, task or b"", "rejected"), Actor("ann"))
+    [outgoing] = run.last.outgoing
+    assert (run.status, outgoing.kind) == ("aborted", "abort")
+    assert msgspec.json.decode(outgoing.payload) == {"actor": {"id": "ann"}, "reason": "parent: REJECTED"}
+
+
+def _told(run: Run, signal: Cancel | Abort) -> tuple[str, str]:
     run.apply(signal)
     [outgoing] = run.last.outgoing
-    assert (outgoing.instance, outgoing.kind) == (child, "cancel")
+    return outgoing.kind, msgspec.json.decode(outgoing.payload)["reason"]
 
 
 def test_an_event_or_a_deadline_that_moves_the_parent_on_stops_the_child() -> None:

@@ -112,6 +112,21 @@ async def test_cancel_cascades_to_a_sub_flow_and_waits_for_it(shop: Shop) -> Non
     assert (story.status, story["sub"], shop.log) == ("cancelled", "skipped", ["a", "c", "unc", "una"])
 
 
+async def test_abort_compensates_nothing_in_a_sub_flow_either(shop: Shop) -> None:
+    await shop.engine.publish(
+        Flow(f"{shop.name}.child").step("c", "do").on_failure("unc", "do").human("child_waits").build()
+    )
+    flow = shop.flow().step("a", "do").on_failure("una", "do").sub_flow("sub", f"{shop.name}.child")
+    id = (await shop.run(flow)).id
+    await stop(shop, "abort", id)
+    await shop.settle()
+    [child] = (await shop.engine.list(flow=f"{shop.name}.child")).items
+    story = await shop.look(child.id)
+    assert (story.status, story["c"], story["child_waits"], shop.log) == ("aborted", "completed", "skipped", ["a", "c"])
+    [begun] = story.noted("abort_started")
+    assert (begun.actor, begun.detail) == ("ops", {"by": "ops", "reason": "parent: enough"})
+
+
 # --- 9.4 nested parallelism -------------------------------------------------------------------------------------------
 
 

@@ -223,9 +223,9 @@ def _letter(turn: Turn, path: str, token: Token) -> Letter:
 def end_instance(turn: Turn, status: InstanceStatus, reason: str | None) -> None:
     """Every token ends now and the instance with them."""
     turn.moves.clear()
+    turn.status, turn.reason = status, reason
     abandon(turn, str(status))
     for path in sorted(turn.tokens):
         cancel_token(turn, path, str(status), StepStatus.SKIPPED)
     turn.scopes = {}
-    turn.status, turn.reason = status, reason
     turn.note(f"instance_{status}", detail=None if reason is None else {"reason": reason})

@@ -14,11 +14,13 @@ import msgspec
 from holdfast.core.decision import Answered, Moved, Outgoing, Release
 from holdfast.core.ids import derived_id, token_id
 from holdfast.core.program import Place, Way
+from holdfast.core.signals import Actor
 from holdfast.core.state import Arrival, Scope, Token
-from holdfast.core.status import Phase, StepStatus
+from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import Move, Turn, encode
 
 _GHOST: Final = encode({"ghost": True})
+_PARENT: Final = "parent: "
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 
 
@@ -196,11 +198,27 @@ def end_work(turn: Turn, path: str) -> None:
 
 
 def cancel_children(turn: Turn, token: Token, reason: str) -> None:
+    """Sub-flows that run for the token stop as their parent does: after an abort nothing is taken back."""
+    kind = "abort" if turn.status is InstanceStatus.ABORTED else "cancel"
+    payload = encode({"actor": Actor(turn.actor), "reason": _as_parents(_reason_of_stop(turn) or reason)})
     for wait in token.waits:
         if wait.kind != "child" or wait.ref is None:
             continue
         if any(child.id == wait.ref for child in turn.children):
             turn.children = [child for child in turn.children if child.id != wait.ref]
             continue
-        signal = derived_id(wait.ref[15], wait.ref, b"cancel", turn.instance.id, b"%d" % turn.version)
-        turn.outgoing = [*turn.outgoing, Outgoing(wait.ref, signal, "cancel", encode({"reason": f"parent: {reason}"}))]
+        signal = derived_id(wait.ref[15], wait.ref, kind.encode(), turn.instance.id, b"%d" % turn.version)
+        turn.outgoing = [*turn.outgoing, Outgoing(wait.ref, signal, kind, payload)]
+
+
+def _reason_of_stop(turn: Turn) -> str | None:
+    """Why the instance stops as a whole, in the words of whoever stopped it; None if it does not, or nobody said why."""
+    if turn.status in TERMINAL:
+        return turn.reason
+    stop = turn.rollback or turn.stopping
+    return None if stop is None else stop.reason
+
+
+def _as_parents(reason: str) -> str:
+    """A child of a child is told no more than that it was not itself that was meant."""
+    return reason if reason.startswith(_PARENT) else _PARENT + reason
