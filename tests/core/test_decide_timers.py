@@ -6,10 +6,14 @@ import pytest
 from core_graphs import chain, edge, end, join, line, program, split, state, task, timer
 from core_run import SECOND, Run
 
+from holdfast import Flow
+from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.graph import Policy, Retry, Wait
+from holdfast.compiler.lowering import lower
 from holdfast.core.ids import timer_id
 from holdfast.core.moments import from_datetime, from_json, to_datetime, to_iso
-from holdfast.core.signals import Cancel, Resume, Suspend, TimerDue
+from holdfast.core.program import link
+from holdfast.core.signals import Cancel, Requeue, Resume, Suspend, TimerDue
 from holdfast.errors import Refused
 
 
@@ -138,6 +142,67 @@ def test_expiry_with_a_place_to_go_puts_a_root_token_there() -> None:
     assert (run.nodes, list(run.tokens), run.at("late")[1].hop, run.instance.state.scopes) == (["late"], ["0"], 2, {})
     assert run.input("late") == {"v": 1}
     assert run.done("late").status == "completed"
+
+
+def test_expiry_in_dlq_mode_pauses_what_is_open_and_leaves_the_rest_to_a_person() -> None:
+    run = Run(_expiring(on_error="dlq")).start().done("first", {"v": 1}).expire()
+    assert (run.status, run.instance.reason, run.nodes) == ("dlq", "WORKFLOW_TIMEOUT", ["a", "b"])
+    assert (run.row("a").status, run.row("b").status, run.row("a").outcome) == ("paused", "paused", "timeout")
+    assert [(x.node, x.reason, x.input) for x in run.last.letters] == [
+        (node, "WORKFLOW_TIMEOUT", b'{"v":1}') for node in ("a", "b")
+    ]
+    assert [(r.path, r.fence) for r in run.last.released] == [(run.at("a")[0], 0)], "whoever runs it loses it"
+    assert run.instance.state.expires is None
+    for letter in run.last.letters:
+        run.apply(Requeue(letter.id, letter.step))
+    assert (run.status, run.done("a").event("go").status) == ("running", "completed")
+
+
+def test_a_step_that_was_paused_before_the_time_was_over_keeps_its_letter() -> None:
+    run = Run(_expiring(on_error="dlq")).start().done("first").fail("a")
+    [letter] = run.last.letters
+    run.expire()
+    assert (run.status, run.instance.reason, run.last.letters_resolved) == ("dlq", "BOOM", ())
+    assert [x.node for x in run.last.letters] == ["b"]
+    run.apply(Requeue(letter.id, letter.step))
+    assert (run.status, run.done("a").status) == ("dlq", "dlq")
+
+
+def test_an_instance_that_only_waits_for_a_person_has_its_time_over_and_nothing_else() -> None:
+    run = Run(line(task("a"), policy=Policy(on_error="dlq", timeout=60))).start().fail("a").expire()
+    assert (run.status, run.row("a").status, run.last.letters) == ("dlq", "paused", ())
+    assert [e.type for e in run.last.events] == ["instance_expired"]
+
+
+def test_expiry_in_dlq_mode_pauses_every_branch_of_a_race_and_asks_no_edge() -> None:
+    race = program(
+        [split("fork"), task("a"), task("b"), join("meet", "any"), task("late"), end()],
+        [
+            edge("fork", "a"), edge("fork", "b"), edge("a", "meet"), edge("b", "meet"), edge("a", "late", "error"),
+            *chain("meet", "late", "end"),
+        ],
+        Policy(timeout=60, on_error="dlq"),
+    )  # fmt: skip
+    run = Run(race).start().expire()
+    assert (run.status, run.nodes, len(run.last.letters)) == ("dlq", ["a", "b"], 2)
+
+
+def test_what_ran_out_of_time_in_dlq_mode_can_be_cancelled_and_taken_back() -> None:
+    flow = Flow("f", dlq=True, timeout=60).step("pay", "pay").on_failure("refund", "refund").human("approve")
+    run = Run(link(compile_graph(lower(flow.build())))).start().done("pay").expire()
+    assert [(task.status, task.reason) for task in run.last.tasks] == [("expired", "timeout")]
+    run.apply(Cancel("too late"))
+    assert (run.nodes, run.row("approve").status) == (["refund"], "skipped")
+    assert (run.done("refund").status, run.row("pay").status) == ("cancelled", "rolled_back")
+
+
+def test_expiry_that_waited_for_a_resume_pauses_what_the_resume_began() -> None:
+    graph = line(task("a"), task("b"), policy=Policy(on_error="dlq", timeout=60))
+    run = Run(graph).start()
+    run.apply(Suspend())
+    run.done("a", {"v": 1}).expire()
+    run.apply(Resume())
+    assert (run.status, run.row("b").status, run.last.dispatches, run.dispatched) == ("dlq", "paused", [], {})
 
 
 def test_an_instance_expires_once() -> None:

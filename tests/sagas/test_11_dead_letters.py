@@ -9,6 +9,7 @@ import pytest
 from shop import ALWAYS, Shop, Story, refusal
 
 from holdfast import Branch
+from running import until
 
 pytestmark = pytest.mark.anyio
 
@@ -115,6 +116,28 @@ async def test_the_fields_of_a_record(shop: Shop, field: str, expected: Any) -> 
     story = await dead(shop, {"amount": 5})
     [letter] = story.letters
     assert expected(story, letter), f"{field}: {letter}"
+
+
+async def test_behaviour_of_an_instance_out_of_time_its_open_steps_are_paused(shop: Shop) -> None:
+    """Decision 0014: the text knows no time limit of an instance; here it ends where a person can go on."""
+    shop.hold("slow")
+    flow = shop.flow(dlq=True, timeout=60).step("a", "do").on_failure("una", "do")
+    id = await shop.start(flow.fork("f", Branch().step("slow", "do"), Branch().human("h")).join("j").step("end", "do"))
+    await shop.begun("slow")
+    await shop.pass_time(61)
+    story = await shop.until_status(id, "dlq")
+    assert (story.instance.reason, story["slow"], story["h"], story["a"]) == (
+        "WORKFLOW_TIMEOUT", "paused", "paused", "completed",
+    )  # fmt: skip
+    assert {letter.reason for letter in story.letters} == {"WORKFLOW_TIMEOUT"}
+    await until(lambda: shop.told == ["slow"])
+    shop.let_go("slow")
+    for letter in story.letters:
+        await shop.engine.requeue(letter.id)
+    await shop.settle()
+    await shop.engine.decide(await shop.task(id), by="ann", decision="confirmed")
+    story = await shop.over(id)
+    assert (story.status, shop.log) == ("completed", ["a", "slow", "slow", "end"])
 
 
 # --- 11.4 compensations that fail -------------------------------------------------------------------------------------

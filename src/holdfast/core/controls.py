@@ -155,7 +155,7 @@ def _force_fail(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 
 def _expire(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.chain, rebuild.expires = 0, None
-    if detail.get("edge"):  # the step's own row tells the rest
+    if detail.get("edge") or detail.get("buried"):  # the rows of the steps tell the rest
         return
     if detail["node"] is None:
         if rebuild.program.policy.on_error != "rollback":  # which has a row of its own

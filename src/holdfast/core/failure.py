@@ -49,14 +49,18 @@ def fail_visit(
     output: bytes | None = None,
     records: Records | None = None,
     input: bytes | None = None,
+    buried_for: str | None = None,
 ) -> None:
-    """An open step ends without success. `input` is what it was called with, for a token that carries no value."""
+    """An open step ends without success. `input` is what it was called with, for a token that carries no value.
+
+    `buried_for` is the reason of a dead letter when no edge and no policy is to be asked.
+    """
     turn.error = encode(failure)
     known = value_of(token) or input
     value = known or NULL
     keep_error(turn, place.id, failure)
-    way, tried, _ = _way_out(turn, place, on, value)
-    fate = None if way else _fate(turn, path)
+    way, tried, _ = (None, None, False) if buried_for else _way_out(turn, place, on, value)
+    fate = DEAD if buried_for else None if way else _fate(turn, path)
     if fate in (DEAD, POSTPONED) and known is None:
         raise Refused(
             f"The failure of {place.id!r} does not say what the step was called with, so it could never run again.",
@@ -77,7 +81,8 @@ def fail_visit(
         return
     if held:
         turn.released.append(Release(path, held))
-    _meet_fate(turn, path, msgspec.structs.replace(token, value=msgspec.Raw(value), fence=fence), failure, fate)
+    token = msgspec.structs.replace(token, value=msgspec.Raw(value), fence=fence)
+    _meet_fate(turn, path, token, failure, fate, buried_for or PAUSED_REASON)
 
 
 def fail_entry(
@@ -160,9 +165,11 @@ def _join_has_a_way_out(turn: Turn, path: str) -> bool:
     return join is not None and "error" in turn.program.places[join].ways
 
 
-def _meet_fate(turn: Turn, path: str, token: Token, failure: Failure, fate: str | None) -> None:
+def _meet_fate(
+    turn: Turn, path: str, token: Token, failure: Failure, fate: str | None, letters_reason: str = PAUSED_REASON
+) -> None:
     if fate == DEAD:
-        _bury(turn, path, token, failure)
+        _bury(turn, path, token, failure, letters_reason)
     elif fate == POSTPONED:
         turn.tokens[path] = _dead(turn, token, is_postponed=True)
     elif fate == LOST:
@@ -173,11 +180,11 @@ def _meet_fate(turn: Turn, path: str, token: Token, failure: Failure, fate: str 
         end_instance(turn, InstanceStatus.FAILED, failure.code)
 
 
-def _bury(turn: Turn, path: str, token: Token, failure: Failure) -> None:
+def _bury(turn: Turn, path: str, token: Token, failure: Failure, letters_reason: str) -> None:
     """The token waits, dead, for a resume that runs its node again."""
     turn.tokens[path] = dead = _dead(turn, token)
     if turn.program.policy.on_error == "dlq":
-        turn.letters = (*turn.letters, _letter(turn, path, dead))
+        turn.letters = (*turn.letters, _letter(turn, path, dead, letters_reason))
     status = _BURIES.get(turn.program.policy.on_error, turn.status)
     if turn.status not in (InstanceStatus.SUSPENDED, status):
         turn.suspend(status, failure.code, token.node, token_id(path, token.hop))
@@ -212,11 +219,11 @@ def meet_postponed(turn: Turn, path: str) -> None:
     _meet_fate(turn, path, token, failure_of(token.failed), fate)
 
 
-def _letter(turn: Turn, path: str, token: Token) -> Letter:
+def _letter(turn: Turn, path: str, token: Token, reason: str) -> Letter:
     place = turn.program.places[token.node]
     return Letter(
         letter_id(turn.now, token.step), "step", token.step, token.at, path, token_id(path, token.hop), place.id,
-        place.node.kind, value_of(token), turn.error, PAUSED_REASON, token.calls,
+        place.node.kind, value_of(token), turn.error, reason, token.calls,
     )  # fmt: skip
 
 

@@ -197,13 +197,17 @@ def _place_of(turn: Turn, token: Token) -> Place:
 
 
 def _run_out(turn: Turn, failure: Failure) -> None:
-    """Every token ends and a root token goes where the policy says."""
+    """Every token ends and a root token goes where the policy says; in DLQ mode a person says it."""
     policy = turn.program.policy
     hop, fence = _after_root(turn)
     turn.chain, turn.expires = 0, None
     because = {} if failure.code == "WORKFLOW_TIMEOUT" else {"reason": failure.code}
-    turn.control("expire", {"node": policy.on_timeout, "hop": hop, **because})
+    is_buried = policy.on_timeout is None and policy.on_error == "dlq"
+    turn.control("expire", {"node": policy.on_timeout, "hop": hop, "buried": is_buried, **because})
     turn.note("instance_expired", detail=because or None)
+    if is_buried:
+        _bury_all(turn, failure)
+        return
     if policy.on_timeout is None:
         turn.error = encode(failure)
         if policy.on_error == "rollback":
@@ -216,6 +220,19 @@ def _run_out(turn: Turn, failure: Failure) -> None:
     _cancel_all(turn)
     turn.scopes, turn.parked = {}, ()
     turn.moves.append(Move(ROOT, hop, policy.on_timeout, turn.context, cause="timeout", fence=fence))
+
+
+def _bury_all(turn: Turn, failure: Failure) -> None:
+    """What is open is paused with a dead letter; what is paused already waits on."""
+    for path, token in sorted(turn.tokens.items()):
+        if token.phase not in _TIMED:
+            continue
+        if token.phase is Phase.WORKING:
+            end_work(turn, path)
+        cancel_children(turn, token, "expired")
+        name = token_id(path, token.hop)
+        turn.needs = [need for need in turn.needs if need.token != name]
+        fail_visit(turn, path, token, _place_of(turn, token), failure, 0, on="timeout", buried_for=failure.code)
 
 
 def _cancel_all(turn: Turn) -> None:
