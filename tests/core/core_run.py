@@ -124,7 +124,7 @@ class Run:
     def done(self, node: str, output: Any = None) -> Run:
         path, token = self.at(node)
         raw = msgspec.json.encode({} if output is None else output)
-        self.apply(WorkDone(path, token.step, token.fence, raw))
+        self.apply(WorkDone(path, token.step, token.fence, raw, token.calls))
         return self
 
     def fail(self, node: str, failure: Failure = BOOM, *, retryable: bool = True, calls: int | None = None) -> Run:

@@ -194,7 +194,7 @@ class World:
         if work.call and self.random.random() < 0.7:
             self.deliver(CallDue(path, work.step, work.fence, work.calls, work.input))
         elif self.random.random() < 0.8:
-            self.deliver(WorkDone(path, work.step, work.fence, self._output()))
+            self.deliver(WorkDone(path, work.step, work.fence, self._output(), work.calls))
         else:
             retryable = self.random.random() < 0.8
             failure = Failure("BAD", "bad luck")

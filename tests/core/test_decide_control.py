@@ -137,6 +137,19 @@ def test_a_cancel_reaches_a_suspended_instance_with_held_and_dead_tokens() -> No
     assert (run.status, run.tokens) == ("cancelled", {})
 
 
+@pytest.mark.parametrize(("signal", "ended"), [(Cancel("late"), "cancelled"), (Abort("late"), "aborted")])
+@pytest.mark.parametrize("on_cancel", ["rollback", "stop"])
+def test_the_end_of_a_stop_says_who_and_why_and_its_steps_that_all_stopped(
+    signal: Cancel | Abort, ended: str, on_cancel: str
+) -> None:
+    run = Run(line(state("ask", wait=Wait(event="go")), policy=Policy(on_cancel=on_cancel))).start()
+    run.apply(signal, ADA)
+    told = {e.type: e.detail for e in (*getattr(run, "asked", run.last).events, *run.last.events)}
+    assert told["step_skipped"] == b'{"reason":"workflow_stopped"}'
+    assert told[f"instance_{ended}"] == b'{"by":"ada","reason":"late"}'
+    assert run.row("ask").outcome == ended
+
+
 # --- abort and force-fail ---------------------------------------------------------------------------------------------
 
 

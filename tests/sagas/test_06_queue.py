@@ -196,8 +196,8 @@ async def test_event_step_started(shop: Shop) -> None:
 
 async def test_event_step_failed(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS}
-    [event] = (await shop.run(shop.flow().step("a", "do"))).noted("step_failed")
-    assert (event.node, event.detail["message"]) == ("a", "a does not work")
+    [event] = (await shop.run(shop.flow().step("a", "do", retries=2))).noted("step_failed")
+    assert (event.node, event.detail["message"], event.detail["calls"]) == ("a", "a does not work", 2)
 
 
 async def test_event_compensation_started(shop: Shop) -> None:
@@ -221,12 +221,21 @@ async def test_event_compensation_success(shop: Shop) -> None:
     assert [event.node for event in story.noted("compensation_completed")] == ["una"]
 
 
+async def test_event_compensation_success_after_retries(shop: Shop) -> None:
+    shop.fails = {"a": ALWAYS, "una": 2}
+    flow = shop.flow().step("zero", "do").on_failure("unzero", "do").step("a", "do")
+    story = await shop.run(flow.on_failure("una", "do", retries=3))
+    done = story.noted("compensation_completed")
+    assert [(event.node, event.detail.get("calls")) for event in done] == [("una", 3), ("unzero", None)]
+
+
 async def test_event_compensation_max_retries_exceeded(shop: Shop) -> None:
     """Called `compensation_failed` here; it names the dead letter."""
     shop.fails = {"a": ALWAYS, "una": ALWAYS}
-    story = await shop.run(shop.flow().step("a", "do").on_failure("una", "do"))
+    story = await shop.run(shop.flow().step("a", "do").on_failure("una", "do", retries=2))
     [event] = story.noted("compensation_failed")
     assert (event.node, event.detail["letter"]) == ("una", story.letters[0].id.replace("-", ""))
+    assert (event.detail["calls"], event.detail["message"]) == (2, "una does not work")
 
 
 async def test_event_fields(shop: Shop) -> None:

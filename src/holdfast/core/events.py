@@ -10,7 +10,7 @@ from holdfast.core.ids import token_id
 from holdfast.core.leave import leave, leave_with_output, shrug_off
 from holdfast.core.program import Place
 from holdfast.core.rollback import AFTER_STOP
-from holdfast.core.scopes import cancel_children
+from holdfast.core.scopes import WORKFLOW_STOPPED, cancel_children
 from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
 from holdfast.core.state import Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
@@ -162,7 +162,7 @@ def _close_stopped(turn: Turn, path: str, token: Token, signal: ChildFinished) -
     is_done = signal.status == InstanceStatus.COMPLETED
     status = StepStatus.COMPLETED if is_done else StepStatus.SKIPPED
     turn.close(token, status, AFTER_STOP, output=signal.raw if is_done else None)
-    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"reason": "workflow_stopped"})
+    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"reason": WORKFLOW_STOPPED})
 
 
 def receipt_arrived(turn: Turn, signal: ReceiptArrived) -> None:

@@ -19,11 +19,11 @@ from holdfast.core.decision import Letter, Release
 from holdfast.core.ids import letter_id, token_id
 from holdfast.core.program import Place
 from holdfast.core.rollback import abandon, begin
-from holdfast.core.scopes import branch_over, cancel_token, is_last_hope
+from holdfast.core.scopes import WORKFLOW_STOPPED, branch_over, cancel_token, is_last_hope
 from holdfast.core.signals import Failure
 from holdfast.core.state import Failed, Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
-from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, encode, merged
+from holdfast.core.turn import NOTHING_CHOSEN, NULL, Move, Turn, about, encode, merged
 from holdfast.core.ways import Choice, Records, choose, closing
 from holdfast.errors import Refused
 
@@ -49,6 +49,7 @@ def fail_visit(
     output: bytes | None = None,
     records: Records | None = None,
     input: bytes | None = None,
+    calls: int = 0,
     buried_for: str | None = None,
 ) -> None:
     """An open step ends without success. `input` is what it was called with, for a token that carries no value.
@@ -74,7 +75,7 @@ def fail_visit(
         token, status, on, chosen=way.chosen if way else NOTHING_CHOSEN, output=output, error=turn.error,
         closing=_closing(records, tried, fate),
     )  # fmt: skip
-    turn.note("step_failed", place.id, token_id(path, token.hop), {"code": failure.code, "message": failure.message})
+    turn.note("step_failed", place.id, token_id(path, token.hop), about(failure, calls or token.calls))
     fence = held or token.fence
     if way is not None:
         turn.moves.append(Move(path, token.hop + 1, way.target, value, held, place.id, on, fence=fence))
@@ -103,7 +104,7 @@ def fail_entry(
         place, move, _status_of(turn, fate), input=move.raw, closed=True, chosen=way.chosen if way else NOTHING_CHOSEN,
         output=output, closing=_closing(records, tried, fate), error=turn.error,
     )  # fmt: skip
-    turn.note("step_failed", place.id, step.token, {"code": failure.code, "message": failure.message})
+    turn.note("step_failed", place.id, step.token, about(failure))
     fence = move.held or move.fence
     if way is not None:
         onward = Move(move.path, move.hop + 1, way.target, move.raw, move.held, place.id, "error", fence=fence)
@@ -233,6 +234,13 @@ def end_instance(turn: Turn, status: InstanceStatus, reason: str | None) -> None
     turn.status, turn.reason = status, reason
     abandon(turn, str(status))
     for path in sorted(turn.tokens):
-        cancel_token(turn, path, str(status), StepStatus.SKIPPED)
+        cancel_token(turn, path, str(status), StepStatus.SKIPPED, noted=WORKFLOW_STOPPED)
     turn.scopes = {}
-    turn.note(f"instance_{status}", detail=None if reason is None else {"reason": reason})
+    turn.note(f"instance_{status}", detail=_ending(turn, status, reason))
+
+
+def _ending(turn: Turn, status: InstanceStatus, reason: str | None) -> dict[str, str | None] | None:
+    """An abort is always somebody's doing: of who asked for it, or said no."""
+    if status is InstanceStatus.ABORTED:
+        return {"by": turn.actor, "reason": reason}
+    return None if reason is None else {"reason": reason}

@@ -90,11 +90,12 @@ def _settle(turn: Turn) -> None:
     if turn.status not in TERMINAL:
         if turn.stopping is not None:
             turn.status, turn.reason = InstanceStatus.CANCELLED, turn.stopping.reason
+            turn.note("instance_cancelled", detail={"by": turn.stopping.by, "reason": turn.stopping.reason})
         else:
             turn.status, turn.reason = InstanceStatus.COMPLETED, None
             if turn.result is not None and not turn.program.merges:
                 turn.context = turn.result
-        turn.note(f"instance_{turn.status}")
+            turn.note("instance_completed")
     if turn.ghosts:
         release_ghosts(turn)
     if turn.expires is not None and turn.expires.ref is not None:

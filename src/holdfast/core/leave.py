@@ -12,7 +12,7 @@ from holdfast.core.program import Place
 from holdfast.core.signals import Failure
 from holdfast.core.state import Token, value_of
 from holdfast.core.status import STEP_COMPLETED, Phase
-from holdfast.core.turn import NULL, Move, Turn, encode
+from holdfast.core.turn import NULL, Move, Turn, about, encode
 from holdfast.core.ways import choose, closing
 
 
@@ -26,12 +26,12 @@ def leave_with_output(
     leave(turn, path, token, place, raw, held, output=raw, error=error)
 
 
-def shrug_off(turn: Turn, path: str, token: Token, place: Place, failure: Failure, held: int) -> None:
+def shrug_off(turn: Turn, path: str, token: Token, place: Place, failure: Failure, held: int, calls: int = 0) -> None:
     """What is done at best effort and fails does not stop a flow; the context may remember why."""
     turn.error = encode(failure)
     if place.node.best_effort:
         name = token_id(path, token.hop)
-        turn.note("step_failed", place.id, name, {"code": failure.code, "message": failure.message})
+        turn.note("step_failed", place.id, name, about(failure, calls))
         keep_error(turn, place.id, failure)
         leave(turn, path, token, place, value_of(token) or NULL, held, error=turn.error, shrugged=True)
     elif turn.program.merges:

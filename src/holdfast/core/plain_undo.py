@@ -33,6 +33,7 @@ def take_back(program: Program, instance: Instance, signal: WorkDone, facts: Fac
         or token.phase is not WORKING
         or token.fence > signal.fence
         or token.waits
+        or signal.calls > 1
         or len(state.tokens) > 1
         or facts.actor is not SYSTEM
     ):

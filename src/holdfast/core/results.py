@@ -14,6 +14,7 @@ from holdfast.core.leave import leave_with_output, shrug_off
 from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
 from holdfast.core.rollback import AFTER_STOP, COMPENSATION, not_undone, undone
+from holdfast.core.scopes import WORKFLOW_STOPPED
 from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Token, Wait
 from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, InstanceStatus, Phase, StepStatus
@@ -45,7 +46,7 @@ def work_done(turn: Turn, signal: WorkDone) -> None:
         close_cancelling(turn, path, token, signal.fence, StepStatus.COMPLETED, output=signal.raw)
         return
     if place.node.kind == COMPENSATION:
-        undone(turn, path, token, signal.raw, signal.fence)
+        undone(turn, path, token, signal.raw, signal.fence, signal.calls)
         return
     leave_with_output(turn, path, token, place, signal.raw, signal.fence)
 
@@ -65,9 +66,9 @@ def work_failed(turn: Turn, signal: WorkFailed) -> None:
     elif place.node.kind == COMPENSATION:
         not_undone(turn, path, token, place, signal.failure, signal.fence, signal.calls, signal.input)
     elif place.node.best_effort:
-        shrug_off(turn, path, token, place, signal.failure, signal.fence)
+        shrug_off(turn, path, token, place, signal.failure, signal.fence, signal.calls)
     else:
-        fail_visit(turn, path, token, place, signal.failure, signal.fence, input=signal.input)
+        fail_visit(turn, path, token, place, signal.failure, signal.fence, input=signal.input, calls=signal.calls)
 
 
 def _is_ghost(turn: Turn, path: str, step: bytes, fence: int) -> bool:
@@ -98,7 +99,7 @@ def close_cancelling(turn: Turn, path: str, token: Token, fence: int, status: St
     turn.close(token, status, AFTER_STOP, **result)
     turn.released.append(Release(path, fence))
     turn.end_waits(path, token)
-    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"reason": "workflow_stopped"})
+    turn.note(f"step_{status}", token.node, token_id(path, token.hop), {"reason": WORKFLOW_STOPPED})
 
 
 def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:

@@ -20,11 +20,11 @@ from holdfast.core.backwards import backwards, executed
 from holdfast.core.decision import Dispatch, History, Letter, Moved, Opened, Release, Retried
 from holdfast.core.ids import COMPENSATE, letter_id, receipt_key, step_id, token_id
 from holdfast.core.program import Place
-from holdfast.core.scopes import awaits_child, cancel_children, cancel_token, was_dispatched
+from holdfast.core.scopes import WORKFLOW_STOPPED, awaits_child, cancel_children, cancel_token, was_dispatched
 from holdfast.core.signals import Failure, HistoryRead, PastStep
 from holdfast.core.state import Rollback, Token, Undo
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
-from holdfast.core.turn import NULL, Turn, encode
+from holdfast.core.turn import NULL, Turn, about, counted, encode
 from holdfast.errors import Refused
 
 COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
@@ -79,9 +79,9 @@ def stop_token(turn: Turn, path: str, token: Token, reason: str, *, is_told: boo
         # Between two calls it has failed as often as it was called, and may have left something behind.
         was_called = token.phase is Phase.RETRYING and token.calls > 0 and not is_told
         if was_called:
-            cancel_token(turn, path, AFTER_STOP, StepStatus.FAILED)
+            cancel_token(turn, path, AFTER_STOP, StepStatus.FAILED, noted=WORKFLOW_STOPPED)
         else:
-            cancel_token(turn, path, reason, StepStatus.SKIPPED)
+            cancel_token(turn, path, reason, StepStatus.SKIPPED, noted=WORKFLOW_STOPPED)
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------
@@ -216,10 +216,10 @@ def _begin_at_once(turn: Turn, undo: Undo, fence: int) -> bool:
     return False
 
 
-def undone(turn: Turn, path: str, token: Token, raw: bytes, fence: int) -> None:
+def undone(turn: Turn, path: str, token: Token, raw: bytes, fence: int, calls: int) -> None:
     """A compensation succeeded: the step it belongs to is taken back."""
     turn.close(token, StepStatus.COMPLETED, "completed", output=raw)
-    _go_on(turn, path, token, fence, StepStatus.ROLLED_BACK, "compensation_completed")
+    _go_on(turn, path, token, fence, StepStatus.ROLLED_BACK, "compensation_completed", counted(calls))
 
 
 def not_undone(
@@ -238,11 +238,13 @@ def not_undone(
     )  # fmt: skip
     if turn.rollback is not None:
         turn.rollback = msgspec.structs.replace(turn.rollback, broken=True)
-    detail = {"code": failure.code, "message": failure.message, "letter": id.hex()}
+    detail = {**about(failure, calls), "letter": id.hex()}
     _go_on(turn, path, token, fence, StepStatus.FAILED, "compensation_failed", detail)
 
 
-def _go_on(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, event: str, detail: Any = None) -> None:
+def _go_on(
+    turn: Turn, path: str, token: Token, fence: int, status: StepStatus, event: str, detail: dict[str, Any]
+) -> None:
     rollback = turn.rollback
     assert rollback is not None
     assert rollback.plan is not None
@@ -252,7 +254,7 @@ def _go_on(turn: Turn, path: str, token: Token, fence: int, status: StepStatus, 
     if not undo.is_evidence:
         step = turn.program.undoes.get(undo.node, "")
         turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status, step))
-    turn.note(event, token.node, token_id(path, token.hop), {**(detail or {}), "undoes": undo.of.hex()})
+    turn.note(event, token.node, token_id(path, token.hop), {**detail, "undoes": undo.of.hex()})
     left = rollback.plan[1:]
     if turn.status is InstanceStatus.SUSPENDED or not left or left[0].path != path:
         left = _behind(left, path, fence)

@@ -21,6 +21,7 @@ from holdfast.core.turn import Move, Turn, encode
 
 _GHOST: Final = encode({"ghost": True})
 _PARENT: Final = "parent: "
+WORKFLOW_STOPPED: Final = "workflow_stopped"  # why a step ended in the trail, whatever it was that stopped them all
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 
 
@@ -128,8 +129,12 @@ def cancel_token(
     status: StepStatus = StepStatus.CANCELLED,
     *,
     leaves_ghost: bool = False,
+    noted: str | None = None,
 ) -> None:
-    """The token is dead: its step, work, timers and children end with it, each with a trace."""
+    """The token is dead: its step, work, timers and children end with it, each with a trace.
+
+    `noted` is the reason as the audit trail has it, where that is another one.
+    """
     token = turn.tokens.pop(path)
     name = token_id(path, token.hop)
     is_ghost = leaves_ghost and _may_succeed(turn, path, token)
@@ -145,7 +150,7 @@ def cancel_token(
     cancel_children(turn, token, reason)
     turn.needs = [need for need in turn.needs if need.token != name]
     if not has_ended:
-        turn.note(f"step_{status}", token.node, name, {"reason": reason})
+        turn.note(f"step_{status}", token.node, name, {"reason": noted or reason})
 
 
 def was_dispatched(turn: Turn, path: str, token: Token) -> bool:
@@ -212,7 +217,7 @@ def cancel_children(turn: Turn, token: Token, reason: str) -> None:
 
 
 def _reason_of_stop(turn: Turn) -> str | None:
-    """Why the instance stops as a whole, in the words of whoever stopped it; None if it does not, or nobody said why."""
+    """Why the instance stops as a whole, in the words of whoever stops it; None if it does not, or nobody said."""
     if turn.status in TERMINAL:
         return turn.reason
     stop = turn.rollback or turn.stopping

@@ -43,6 +43,7 @@ class WorkDone(msgspec.Struct, frozen=True, gc=False):
     step: bytes
     fence: int
     raw: bytes
+    calls: int = 1
 
 
 class WorkFailed(msgspec.Struct, frozen=True, gc=False):

@@ -37,6 +37,7 @@ from holdfast.core.decision import (
 from holdfast.core.ids import CONTROL, FORWARD, receipt_key, step_id, timer_id, token_id
 from holdfast.core.moments import to_iso
 from holdfast.core.program import Place, Program
+from holdfast.core.signals import Failure
 from holdfast.core.state import Instance, Rollback, Stopping, Token, Wait
 from holdfast.core.status import InstanceStatus, StepStatus
 
@@ -60,6 +61,16 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     cause: str = "moved"
     run: int = 0
     fence: int = 0
+
+
+def counted(calls: int) -> dict[str, Any]:
+    """How often something was called, as an event tells it: only where it was more than once."""
+    return {"calls": calls} if calls > 1 else {}
+
+
+def about(failure: Failure, calls: int = 0) -> dict[str, Any]:
+    """A failure as an event tells it."""
+    return {"code": failure.code, "message": failure.message, **counted(calls)}
 
 
 def merged(context: bytes, output: bytes) -> bytes:

@@ -159,7 +159,7 @@ class Executor:
         except BaseException as failure:
             self._fail(job, failure)
             return
-        self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw), input=job.input))
+        self._deliver(Item(job.instance, WorkDone(job.path, job.step, job.fence, raw, job.calls), input=job.input))
 
     def _fail(self, job: Job, failure: BaseException) -> None:
         if isinstance(failure, asyncio.CancelledError) and _is_cancelled(job):
