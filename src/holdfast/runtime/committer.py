@@ -37,7 +37,7 @@ from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
 from holdfast.store.plain import AGING, weight_of_a_point
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.session import BEGIN, COMMIT, Disconnected, Session
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
 
@@ -232,17 +232,14 @@ class Committer:
     async def _try(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
         try:
             await self.attempt(session, items, claim, ids)
-        except DatabaseError as error:
-            await session.run([ROLLBACK])
-            self.snapshots.forget(ids)
-            await self._mishaps.after_error(session, items, error, claim)
-        except HoldfastError as error:
-            await session.run([ROLLBACK])
-            self._mishaps.give_up(items, error)
+        except Disconnected:
+            raise
+        except Exception as failure:
+            await self._mishaps.after_failure(session, items, failure, claim, ids)
 
     async def attempt(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int = SIGNALS_PER_INSTANCE
-    ) -> None:
+    ) -> Plan:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
         plan = self._plan_unlocked(items) if not claim else None
         if plan is not None:
@@ -250,10 +247,14 @@ class Committer:
         else:
             plan = await self._write_locked(session, items, claim, ids, signals)
         self.committed(plan)
+        mishaps = self._mishaps
+        if mishaps.results or mishaps.signals:
+            mishaps.relieve(items, plan)
         if plan.broken:
-            await self._mishaps.after_broken(session, plan.broken)
+            await mishaps.after_broken(session, items, plan)
         if plan.busy:
             await self._defer(session, plan.busy)
+        return plan
 
     def _plan_unlocked(self, items: list[Item]) -> Plan | None:
         """A plan over our own snapshots; None when the items need locks, or something fetched, before the decision."""
