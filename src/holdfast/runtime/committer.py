@@ -25,6 +25,7 @@ from holdfast.core.signals import WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.caution import Caution
 from holdfast.runtime.clock import DatabaseClock
 from holdfast.runtime.following import plan_rollbacks
 from holdfast.runtime.hooks.chain import Hooks
@@ -99,6 +100,7 @@ class Committer:
         self._sessions: list[Session] = []
         self._stopping = False
         self._mishaps = Mishaps(self)
+        self.caution = Caution(self)
 
     async def start(self) -> None:
         for _ in range(self.options.lanes):
@@ -230,8 +232,14 @@ class Committer:
             self._busy -= ids
 
     async def _try(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
+        if claim and self.caution.left:
+            if items:
+                await self._try(session, items, 0, ids)
+            items, claim, attempt = [], 1, self.caution.take_one(session, ids)
+        else:
+            attempt = self.attempt(session, items, claim, ids)
         try:
-            await self.attempt(session, items, claim, ids)
+            await attempt
         except Disconnected:
             raise
         except Exception as failure:
@@ -246,6 +254,11 @@ class Committer:
             await self._write_unlocked(session, plan)
         else:
             plan = await self._write_locked(session, items, claim, ids, signals)
+        await self.conclude(session, items, plan)
+        return plan
+
+    async def conclude(self, session: Session, items: list[Item], plan: Plan) -> None:
+        """The COMMIT has been answered."""
         self.committed(plan)
         mishaps = self._mishaps
         if mishaps.results or mishaps.signals:
@@ -254,7 +267,6 @@ class Committer:
             await mishaps.after_broken(session, items, plan)
         if plan.busy:
             await self._defer(session, plan.busy)
-        return plan
 
     def _plan_unlocked(self, items: list[Item]) -> Plan | None:
         """A plan over our own snapshots; None when the items need locks, or something fetched, before the decision."""
@@ -292,11 +304,18 @@ class Committer:
             for i in {item.instance for item in items if item.fresh is None or item.unsure}
         ]
         locked = await lock(session, known, claim, signals)
-        self.clock.observe(locked.now)
         if claim:
             self.signals_ready = locked.claimed >= claim
-            ids.update(locked.instances)
-            self._busy |= ids
+            self.hold(locked, ids)
+        return await self.write(session, locked, items)
+
+    def hold(self, locked: Locked, ids: set[bytes]) -> None:
+        """The instances that were claimed are the lane's, too."""
+        ids.update(locked.instances)
+        self._busy |= ids
+
+    async def write(self, session: Session, locked: Locked, items: list[Item]) -> Plan:
+        self.clock.observe(locked.now)
         plan = Plan(self.catalog, locked, self.worker, self.leases)
         plan.keep_for, plan.point, plan.inputs = self.options.keep_early, self.point, self.inputs
         await plan.make(session, items)

@@ -220,7 +220,7 @@ class Mishaps:
         """Signals that can never be applied go to the dead letters with the commit."""
         if not plan.buried:
             return []
-        letters = [_letter(q.instance, q.id, reason, e.message, tried=1) for q, reason, e in plan.buried]
+        letters = [letter(q.instance, q.id, reason, e.message, tried=1) for q, reason, e in plan.buried]
         return [SQL.bury_signals.rows(letters, self._committer.worker)]
 
     async def after_broken(self, session: Session, items: list[Item], plan: Plan) -> None:
@@ -230,8 +230,8 @@ class Mishaps:
             if item.queued is None:
                 undecided.append((item, failure))
             elif isinstance(failure, HoldfastError):
-                letter = _letter(item.instance, item.queued.id, failure.code, failure.message, tried=1)
-                await self._alone(session, SQL.bury_signals.rows([letter], self._committer.worker))
+                row = letter(item.instance, item.queued.id, failure.code, failure.message, tried=1)
+                await self._alone(session, SQL.bury_signals.rows([row], self._committer.worker))
             else:
                 await self._count(session, item.instance, item.queued.id, failure, stored=bool(plan.consumed))
         for item, failure in undecided:
@@ -250,18 +250,18 @@ class Mishaps:
     async def _count(
         self, session: Session, instance: bytes, signal: bytes, failure: Exception, *, stored: bool
     ) -> None:
-        """Counted, it goes behind the others; out of attempts, it is buried, unless one after the other fails alike."""
+        """It goes behind the others, or is buried when out of attempts; while all fail alike, none is counted."""
         text = _told(failure).replace("\x00", "")[:2000]
         if not stored:
             self.signals.add(instance, way_of(failure))
-        row = instance, instance[15], signal, text
+        row = instance, instance[15], signal, text, 0 if self.signals.is_systemic else 1
         counted = await self._alone(session, SQL.count_attempts.rows([row])) or []
         if self.signals.is_systemic:
             log.critical("Signal after signal is refused in the same way, nothing is dropped: %s", text)
             await asyncio.sleep(SYSTEMIC_PAUSE)
         elif any(read_int(attempts) >= MAX_ATTEMPTS for _, _, attempts in counted):
-            letter = _letter(instance, signal, "ATTEMPTS_EXHAUSTED", text, tried=0)
-            await self._alone(session, SQL.bury_signals.rows([letter], self._committer.worker))
+            buried = letter(instance, signal, "ATTEMPTS_EXHAUSTED", text, tried=0)
+            await self._alone(session, SQL.bury_signals.rows([buried], self._committer.worker))
 
     # --- results ---------------------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ def has_result(items: list[Item], plan: Plan) -> bool:
     return any(type(item.signal) is WorkDone and item.instance in plan.entries for item in items)
 
 
-def _letter(instance: bytes, signal: bytes, code: str, message: str, *, tried: int) -> tuple[Any, ...]:
+def letter(instance: bytes, signal: bytes, code: str, message: str, *, tried: int) -> tuple[Any, ...]:
     error = msgspec.json.encode({"code": code, "message": message})
     return instance, instance[15], signal, code, error, tried
 
