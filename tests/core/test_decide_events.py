@@ -196,6 +196,19 @@ def test_a_key_without_a_value_could_never_be_met() -> None:
     assert (run.status, run.instance.reason) == ("failed", "WAIT_KEY_MISSING")
 
 
+@pytest.mark.parametrize("value", ["", "k" * 501, "ü" * 251, ["k" * 500]])
+def test_a_key_nobody_could_send_to_fails_its_wait_and_not_the_step_before(value: object) -> None:
+    run = Run(BY_KEY).start().done("ship", {"shipment": value})
+    assert (run.status, run.instance.reason) == ("failed", "WAIT_KEY_INVALID")
+    assert run.row("ship").status == "completed"
+    assert run.row("delivered").status == "failed"
+
+
+@pytest.mark.parametrize("key", ["k", "k" * 500, "ü" * 250])
+def test_a_key_may_be_as_long_as_one_that_is_sent(key: str) -> None:
+    assert Run(BY_KEY).start().done("ship", {"shipment": key}).last.key_waits[0].key == key
+
+
 def test_an_event_by_key_that_comes_twice_is_taken_once() -> None:
     run = Run(BY_KEY).start().done("ship", {"shipment": "S-1"})
     signal = EventArrived(b"e" * 16, "pod", b"{}", token="0@1")

@@ -90,6 +90,7 @@ WORKERS = {
     "undo_steps": {"instances_pkey", "work_pkey", "steps_pkey"},
     "end_rollbacks": {"instances_pkey", "work_pkey", "steps_pkey"},
     "advance_steps": {"instances_pkey", "work_pkey", "steps_pkey"},
+    "begin_attempts": {"signals_pkey"},
     "begin_instances": set[str](),
     "bury_signals": {"signals_pkey", "instances_pkey"},
     "bury_work": {"work_pkey", "steps_pkey", "instances_pkey"},
@@ -172,9 +173,8 @@ WALKED = {
 SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
-    "find_definition", "insert_definition", "insert_worker", "list_flows", "list_workers", "load_definition",
-    "prune_workers",
-    "read_flow", "renew_lease", "stop_worker",
+    "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows", "list_workers",
+    "load_definition", "prune_workers", "read_flow", "renew_lease", "stop_worker",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.

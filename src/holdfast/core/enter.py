@@ -25,6 +25,7 @@ from holdfast.core.ways import choose, choose_all, closing
 
 _CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
+MOST_KEY_BYTES: Final = 500  # as many as an event that is sent to a key may give
 ENTRY_LIMIT: Final = 1_000  # nodes entered twice in one decision: what fails on entry and leads back must not spin
 
 
@@ -146,9 +147,8 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
     waits: list[Wait] = []
     if node.wait is not None:
         key = None if place.key is None else _wait_key(turn, place, move.raw)
-        if key is None and place.key is not None:
-            message = f"The key {node.wait.key!r} of {place.id!r} has no value, so no event could reach it."
-            fail_entry(turn, place, move, Failure("WAIT_KEY_MISSING", message))
+        if isinstance(key, Failure):
+            fail_entry(turn, place, move, key)
             return
         waits.append(Wait(wait_id(token, move.run, "event"), "event", node.wait.event, key))
     if node.child is not None:
@@ -175,11 +175,18 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
         turn.needs = [*turn.needs, EarlyEvents(token, step, node.wait.event)]
 
 
-def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | None:
+def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | Failure:
+    """No event can be sent to a key that is nothing, empty or longer than the longest."""
+    wait = place.node.wait
+    about = f"The key {wait.key if wait is not None else None!r} of {place.id!r}"
     value = place.key.evaluate(turn.namespaces(place, raw)) if place.key is not None else None
-    if value is None or isinstance(value, str):
-        return value
-    return encode(value).decode()
+    if value is None:
+        return Failure("WAIT_KEY_MISSING", f"{about} has no value, so no event could reach it.")
+    key = value if isinstance(value, str) else encode(value).decode()
+    size = len(key.encode())
+    if not 1 <= size <= MOST_KEY_BYTES:
+        return Failure("WAIT_KEY_INVALID", f"{about} has {size} bytes; a key has 1 to {MOST_KEY_BYTES}.")
+    return key
 
 
 def _enter_timer(turn: Turn, place: Place, move: Move) -> None:

@@ -25,6 +25,7 @@ from holdfast.core.signals import WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.caution import Caution
 from holdfast.runtime.clock import DatabaseClock
 from holdfast.runtime.following import plan_rollbacks
 from holdfast.runtime.hooks.chain import Hooks
@@ -37,7 +38,7 @@ from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
 from holdfast.store.plain import AGING, weight_of_a_point
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.session import BEGIN, COMMIT, Disconnected, Session
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
 
@@ -99,6 +100,7 @@ class Committer:
         self._sessions: list[Session] = []
         self._stopping = False
         self._mishaps = Mishaps(self)
+        self.caution = Caution(self)
 
     async def start(self) -> None:
         for _ in range(self.options.lanes):
@@ -230,28 +232,39 @@ class Committer:
             self._busy -= ids
 
     async def _try(self, session: Session, items: list[Item], claim: int, ids: set[bytes]) -> None:
+        if claim and self.caution.left:
+            if items:
+                await self._try(session, items, 0, ids)
+            items, claim, attempt = [], 1, self.caution.take_one(session, ids)
+        else:
+            attempt = self.attempt(session, items, claim, ids)
         try:
-            await self.attempt(session, items, claim, ids)
-        except DatabaseError as error:
-            await session.run([ROLLBACK])
-            self.snapshots.forget(ids)
-            await self._mishaps.after_error(session, items, error, claim)
-        except HoldfastError as error:
-            await session.run([ROLLBACK])
-            self._mishaps.give_up(items, error)
+            await attempt
+        except Disconnected:
+            raise
+        except Exception as failure:
+            await self._mishaps.after_failure(session, items, failure, claim, ids)
 
     async def attempt(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int = SIGNALS_PER_INSTANCE
-    ) -> None:
+    ) -> Plan:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
         plan = self._plan_unlocked(items) if not claim else None
         if plan is not None:
             await self._write_unlocked(session, plan)
         else:
             plan = await self._write_locked(session, items, claim, ids, signals)
+        await self.conclude(session, items, plan)
+        return plan
+
+    async def conclude(self, session: Session, items: list[Item], plan: Plan) -> None:
+        """The COMMIT has been answered."""
         self.committed(plan)
+        mishaps = self._mishaps
+        if mishaps.results or mishaps.signals:
+            mishaps.relieve(items, plan)
         if plan.broken:
-            await self._mishaps.after_broken(session, plan.broken)
+            await mishaps.after_broken(session, items, plan)
         if plan.busy:
             await self._defer(session, plan.busy)
 
@@ -291,11 +304,18 @@ class Committer:
             for i in {item.instance for item in items if item.fresh is None or item.unsure}
         ]
         locked = await lock(session, known, claim, signals)
-        self.clock.observe(locked.now)
         if claim:
             self.signals_ready = locked.claimed >= claim
-            ids.update(locked.instances)
-            self._busy |= ids
+            self.hold(locked, ids)
+        return await self.write(session, locked, items)
+
+    def hold(self, locked: Locked, ids: set[bytes]) -> None:
+        """The instances that were claimed are the lane's, too."""
+        ids.update(locked.instances)
+        self._busy |= ids
+
+    async def write(self, session: Session, locked: Locked, items: list[Item]) -> Plan:
+        self.clock.observe(locked.now)
         plan = Plan(self.catalog, locked, self.worker, self.leases)
         plan.keep_for, plan.point, plan.inputs = self.options.keep_early, self.point, self.inputs
         await plan.make(session, items)

@@ -1,9 +1,10 @@
 """When a commit does not go through: what is retried, what is taken apart, what is buried.
 
-The database's error class decides. A guard that did not hold (HF001, a unique key) means somebody was faster: read
-again and decide again. Trouble that passes (serialisation, locks, resources) retries the batch whole. Data the database
-refuses is poison: the batch is taken apart, every instance tried alone, and the culprit's attempt and error are
-committed on their own. Anything about the schema or privileges is systemic: nothing is blamed, an alarm is raised.
+The kind of failure decides. A guard that did not hold (HF001, a unique key) means somebody was faster: read again and
+decide again. Trouble that passes (serialisation, locks, resources) retries the batch whole. Data the database refuses,
+or that our own code chokes on, is poison: the batch is taken apart by halves (`runtime/isolation.py`), and the
+culprit's attempt and error are committed on their own. Anything about the schema or privileges is systemic, and so is
+poison wherever one looks: nothing is blamed, an alarm is raised.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import msgspec
 
 from holdfast.core.signals import Failure, Started, WorkDone, WorkFailed
 from holdfast.errors import HoldfastError, StoreError
+from holdfast.runtime.isolation import MAX_ALONE, Isolation
 from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
-from holdfast.store.locks import PIN
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
+from holdfast.runtime.suspicion import Suspicion, kind_of, way_of
+from holdfast.store.locks import PIN, SIGNALS_PER_INSTANCE
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
@@ -33,42 +36,45 @@ MAX_TRIES = 3
 PAUSE = 0.01
 SYSTEMIC_PAUSE = 1.0
 
-_PASSES = ("40", "55", "57", "53", "08", "25")
 _EXHAUSTED = "53"  # disk, memory, connections
-_POISON = ("22", "54", "P0")
 
 
-def _kind(error: DatabaseError) -> str:
-    if error.sqlstate in ("HF001", "23505"):
-        return "race"
-    if error.sqlstate.startswith(_PASSES):
-        return "passing"
-    if error.sqlstate.startswith(_POISON) or error.sqlstate in ("HF002", "23514", "23502"):
-        return "poison"
-    return "systemic"
+class Tried(msgspec.Struct, frozen=True, gc=False):
+    """What became of a part of a batch in a transaction of its own."""
+
+    failure: Exception | None
+    claimed: set[bytes]  # instances whose signals were taken out of the queue
+    has_result: bool = False  # what a handler answered was stored
 
 
 class Mishaps:
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
         self._refused_claims = 0
+        self.results = Suspicion()
+        self.signals = Suspicion()
 
-    async def after_error(self, session: Session, items: list[Item], error: DatabaseError, claim: int) -> None:
+    async def after_failure(
+        self, session: Session, items: list[Item], failure: Exception, claim: int, ids: set[bytes]
+    ) -> None:
         """The batch rolled back as a whole; every item finds its way from here."""
         committer = self._committer
+        kind = kind_of(failure)
+        if kind == "defect":
+            log.error("A batch cannot be committed", exc_info=failure)
+            for item in items:  # outside of a transaction nobody knows whether that was before or after the COMMIT
+                item.unsure = item.unsure or not session.is_in_transaction
+        await session.run([ROLLBACK])
+        committer.snapshots.forget(ids)
         committer.counters.retried += 1
-        kind = _kind(error)
         if kind == "systemic":
-            log.critical("The database refuses our statements, nothing is dropped: %s", error)
-            self.give_up([i for i in items if i.answer is not None], _as_store_error(error))
-            await asyncio.sleep(SYSTEMIC_PAUSE)
-            self._again([i for i in items if i.answer is None])
+            await self.hold(items, failure)
             return
         if kind == "passing":
-            await self._pause(error)
+            await self.pause(failure)
             for item in items:
                 item.tries += 1  # the next try takes its locks first
-            self._again(items)
+            self.again(items)
             return
         items = await self.without_lost_results(session, items)
         if kind == "race" and all(i.tries < MAX_TRIES for i in items) and self._refused_claims < MAX_TRIES:
@@ -76,24 +82,54 @@ class Mishaps:
             for item in items:
                 item.tries += 1
                 item.unsure = item.unsure or item.fresh is not None  # somebody's start is there already
-            self._again(items)
+            self.again(items)
             return
-        await self._one_by_one(session, items)
+        await Isolation(self, session).take_apart(items)
         if claim:
             self._refused_claims = 0
-            await self._claimed_one_by_one(session)
+            await self._search_queue(session, claim)
 
-    async def _pause(self, error: DatabaseError) -> None:
+    async def hold(self, items: list[Item], failure: Exception) -> None:
+        """Nobody's fault: callers are told, results wait until somebody has seen to it."""
+        log.critical("The database refuses our statements, nothing is dropped: %s", failure)
+        self.give_up([i for i in items if i.answer is not None], _as_typed(failure))
+        await asyncio.sleep(SYSTEMIC_PAUSE)
+        self.again([i for i in items if i.answer is None])
+
+    async def pause(self, failure: Exception) -> None:
         """A full disk passes only when somebody is told."""
-        if error.sqlstate.startswith(_EXHAUSTED):
-            log.critical("The database has run out of something, nothing is dropped: %s", error)
+        if isinstance(failure, DatabaseError) and failure.sqlstate.startswith(_EXHAUSTED):
+            log.critical("The database has run out of something, nothing is dropped: %s", failure)
             await asyncio.sleep(SYSTEMIC_PAUSE)
         else:
             await asyncio.sleep(PAUSE)
 
-    def _again(self, items: list[Item]) -> None:
+    def again(self, items: list[Item]) -> None:
         self._committer.buffer.extendleft(reversed(items))
         self._committer.wake()
+
+    async def try_alone(
+        self, session: Session, items: list[Item], claim: int = 0, signals: int = SIGNALS_PER_INSTANCE
+    ) -> Tried:
+        committer, claimed = self._committer, set[bytes]()
+        try:
+            plan = await committer.attempt(session, items, claim, claimed, signals)
+        except Disconnected:
+            raise
+        except Exception as failure:
+            await session.run([ROLLBACK])
+            committer.snapshots.forget(claimed.union(item.instance for item in items))
+            return Tried(failure, claimed)
+        finally:
+            committer.release(claimed)
+        return Tried(None, claimed, has_result(items, plan))
+
+    def relieve(self, items: list[Item], plan: Plan) -> None:
+        """Something was stored after all: whatever was refused before it was refused for reasons of its own."""
+        if plan.consumed:
+            self.signals.clear()
+        if has_result(items, plan):
+            self.results.clear()
 
     async def without_lost_results(self, session: Session, items: list[Item]) -> list[Item]:
         """Drop results whose lease has passed to somebody else: their commit is refused for ever."""
@@ -117,62 +153,35 @@ class Mishaps:
                 kept.append(item)
         return kept
 
-    async def _one_by_one(self, session: Session, items: list[Item]) -> None:
-        """Each instance in a transaction of its own: the innocent commit, the culprit is found."""
-        groups: dict[bytes, list[Item]] = {}
-        for item in items:
-            groups.setdefault(item.instance, []).append(item)
-        for group in groups.values():
-            await self._apart(session, group)
+    # --- who is to blame -------------------------------------------------------------------------------------------
 
-    async def _apart(self, session: Session, group: list[Item]) -> None:
-        """Of several signals for one instance, too, only the culprit is to blame."""
-        committer = self._committer
-        try:
-            await committer.attempt(session, group, 0, set())
-        except DatabaseError as own:
-            await session.run([ROLLBACK])
-            committer.snapshots.forget({group[0].instance})
-            if len(group) == 1:
-                await self._culprit(session, group[0], own)
-                return
-            for item in group:
-                await self._apart(session, [item])
+    async def judge(self, session: Session, refused: list[tuple[Item, Exception]], *, stored: bool) -> None:
+        """Refused alone, each of them: blamed one by one, or kept when it cannot be their fault."""
+        for item, failure in refused:
+            if not stored:
+                self.results.add(item.instance, way_of(failure))
+        if stored or not self.results.is_systemic:
+            for item, failure in refused:
+                await self.blame(session, item, failure)
+            return
+        log.critical("Result after result is refused in the same way, nothing is dropped: %s", refused[-1][1])
+        await asyncio.sleep(SYSTEMIC_PAUSE)
+        self._committer.buffer.extend(item for item, _ in refused)  # behind those that have not been tried
+        self._committer.wake()
 
-    async def _claimed_one_by_one(self, session: Session) -> None:
-        """The poison may lie in the queue: one signal at a time until it shows, then count it against that one."""
-        committer = self._committer
-        for _ in range(committer.options.batch):
-            claimed: set[bytes] = set()
-            try:
-                await committer.attempt(session, [], 1, claimed, signals=1)
-            except DatabaseError as own:
-                await session.run([ROLLBACK])
-                committer.snapshots.forget(claimed)
-                if _kind(own) in ("poison", "race"):
-                    for instance in claimed:
-                        await self._count_oldest(session, instance, str(own))
-                return
-            finally:
-                committer.release(claimed)
-            if not claimed:
-                return
-
-    async def _culprit(self, session: Session, item: Item, error: DatabaseError) -> None:
-        log.error("Instance %s cannot be committed: %s", item.instance.hex(), error)
-        kind = _kind(error)
-        item.refused_alone += kind == "race"
-        if kind == "passing" or (kind == "race" and item.refused_alone < MAX_ATTEMPTS):
-            item.tries = 1  # nothing is decided without locks any more
-            await asyncio.sleep(PAUSE)
-            self._again([item])
-        elif kind == "race" and isinstance(item.signal, WorkDone | WorkFailed):
+    async def blame(self, session: Session, item: Item, failure: Exception) -> None:
+        """The culprit: a result fails its step, a failure that cannot be stored either parks it, a caller is told."""
+        log.error("Instance %s cannot be committed: %r", item.instance.hex(), failure)
+        signal, kind = item.signal, kind_of(failure)
+        if kind == "race" and isinstance(signal, WorkDone | WorkFailed):
             # Alone and under its locks nobody can be faster: what is stored does not fit together.
-            await self._bury_work(session, item, item.signal, _as_exhausted(error))
-        elif isinstance(item.signal, WorkDone):
-            self._again([_as_failure(item, error)])
+            await self._bury_work(session, item, signal, _as_exhausted(failure))
+        elif isinstance(signal, WorkDone) and not isinstance(failure, HoldfastError):
+            self.again([_as_failure(item, failure)])
+        elif isinstance(signal, WorkDone | WorkFailed):
+            await self._bury_work(session, item, signal, _as_typed(failure))
         else:
-            self.give_up([item], _as_store_error(error))
+            self.give_up([item], _as_typed(failure))
 
     def give_up(self, items: list[Item], error: HoldfastError) -> None:
         for item in items:
@@ -184,97 +193,137 @@ class Mishaps:
 
     # --- signals out of the queue ----------------------------------------------------------------------------------
 
+    async def _search_queue(self, session: Session, claim: int) -> None:
+        """The poison may lie in the queue: claim fewer and fewer until it shows, then count it against that one."""
+        size, stored = max(1, claim // 2), False
+        for _ in range(self._committer.options.batch):
+            tried = await self.try_alone(session, [], size, SIGNALS_PER_INSTANCE if size > 1 else 1)
+            failure = tried.failure
+            if failure is None and not tried.claimed:
+                return
+            if failure is None:
+                stored = True
+            elif kind_of(failure) == "systemic":
+                await self.hold([], failure)
+                return
+            elif kind_of(failure) == "passing":
+                await self.pause(failure)
+                return
+            elif size > 1:
+                size //= 2
+            else:
+                for instance in tried.claimed:
+                    await self._count_oldest(session, instance, failure, stored=stored)
+                return
+
     def burials(self, plan: Plan) -> list[Query]:
         """Signals that can never be applied go to the dead letters with the commit."""
         if not plan.buried:
             return []
-        letters = [_letter(q.instance, q.id, reason, e.message, tried=1) for q, reason, e in plan.buried]
+        letters = [letter(q.instance, q.id, reason, e.message, tried=1) for q, reason, e in plan.buried]
         return [SQL.bury_signals.rows(letters, self._committer.worker)]
 
-    async def after_broken(self, session: Session, broken: list[tuple[Item, Exception]]) -> None:
+    async def after_broken(self, session: Session, items: list[Item], plan: Plan) -> None:
         """Nothing could be decided: buried where that lasts, counted where it may pass, told to whoever asked."""
-        for item, failure in broken:
-            if item.queued is not None and isinstance(failure, HoldfastError):
-                letter = _letter(item.instance, item.queued.id, failure.code, failure.message, tried=1)
-                await self._alone(session, SQL.bury_signals.rows([letter], self._committer.worker))
-            elif item.queued is not None:
-                await self._count(session, item.instance, item.queued.id, repr(failure))
-            elif isinstance(item.signal, WorkDone) and not isinstance(failure, HoldfastError):
-                self._again([_as_failed_decision(item, failure)])
-            elif isinstance(item.signal, WorkDone | WorkFailed):
-                await self._bury_work(session, item, item.signal, failure)
+        undecided: list[tuple[Item, Exception]] = []
+        for item, failure in plan.broken:
+            if item.queued is None:
+                undecided.append((item, failure))
+            elif isinstance(failure, HoldfastError):
+                row = letter(item.instance, item.queued.id, failure.code, failure.message, tried=1)
+                await self._alone(session, SQL.bury_signals.rows([row], self._committer.worker))
             else:
-                self.give_up([item], _as_typed(failure))
+                await self._count(session, item.instance, item.queued.id, failure, stored=bool(plan.consumed))
+        for item, failure in undecided:
+            if isinstance(failure, HoldfastError):  # about this instance, and no sign of anything else
+                await self.blame(session, item, failure)
+        defects = [(item, failure) for item, failure in undecided if not isinstance(failure, HoldfastError)]
+        if defects:
+            await self.judge(session, defects, stored=has_result(items, plan))
 
-    async def _count_oldest(self, session: Session, instance: bytes, error: str) -> None:
+    async def _count_oldest(self, session: Session, instance: bytes, failure: Exception, *, stored: bool) -> None:
         """The one that was tried: alone, and in the order of the queue."""
         answers = await self._alone(session, SQL.read_signals.rows([(instance, instance[15])], 1))
-        for row in answers:
-            await self._count(session, row[0], row[1], error)
+        for row in answers or []:
+            await self._count(session, row[0], row[1], failure, stored=stored)
 
-    async def _count(self, session: Session, instance: bytes, signal: bytes, error: str) -> None:
-        text = error.replace("\x00", "")[:2000]
-        for _, _, attempts in await self._alone(
-            session, SQL.count_attempts.rows([(instance, instance[15], signal, text)])
-        ):
-            if read_int(attempts) >= MAX_ATTEMPTS:
-                letter = _letter(instance, signal, "ATTEMPTS_EXHAUSTED", text, tried=0)
-                await self._alone(session, SQL.bury_signals.rows([letter], self._committer.worker))
+    async def _count(
+        self, session: Session, instance: bytes, signal: bytes, failure: Exception, *, stored: bool
+    ) -> None:
+        """It goes behind the others, or is buried when out of attempts; while all fail alike, none is counted."""
+        text = _told(failure).replace("\x00", "")[:2000]
+        if not stored:
+            self.signals.add(instance, way_of(failure))
+        row = instance, instance[15], signal, text, 0 if self.signals.is_systemic else 1
+        counted = await self._alone(session, SQL.count_attempts.rows([row])) or []
+        if self.signals.is_systemic:
+            log.critical("Signal after signal is refused in the same way, nothing is dropped: %s", text)
+            await asyncio.sleep(SYSTEMIC_PAUSE)
+        elif any(read_int(attempts) >= MAX_ATTEMPTS for _, _, attempts in counted):
+            buried = letter(instance, signal, "ATTEMPTS_EXHAUSTED", text, tried=0)
+            await self._alone(session, SQL.bury_signals.rows([buried], self._committer.worker))
 
-    async def _bury_work(self, session: Session, item: Item, signal: WorkDone | WorkFailed, failure: Exception) -> None:
+    # --- results ---------------------------------------------------------------------------------------------------
+
+    async def _bury_work(
+        self, session: Session, item: Item, signal: WorkDone | WorkFailed, failure: HoldfastError
+    ) -> None:
         """The step leaves its queue; what its handler answered is kept with the letter, if the database takes it."""
-        typed = _as_typed(failure)
-        log.error("Step %s of %s is a dead letter: %s", signal.step.hex(), item.instance.hex(), typed)
-        error = msgspec.json.encode({"code": typed.code, "message": typed.message[:2000]})
-        results = [signal.raw, None] if isinstance(signal, WorkDone) else [None]
-        for result in results:
-            row = (item.instance, item.instance[15], signal.path, signal.fence, typed.code, error, result)
-            if await self._alone(session, SQL.bury_work.rows([row], self._committer.worker)):
-                break
-        self._committer.counters.rejected += 1
-        self._committer.on_dropped(item)
+        log.error("Step %s of %s is a dead letter: %s", signal.step.hex(), item.instance.hex(), failure)
+        error = msgspec.json.encode({"code": failure.code, "message": failure.message[:2000]})
+        for result in [signal.raw, None] if isinstance(signal, WorkDone) else [None]:
+            row = (item.instance, item.instance[15], signal.path, signal.fence, failure.code, error, result)
+            if await self._alone(session, SQL.bury_work.rows([row], self._committer.worker)) is not None:
+                self._committer.counters.rejected += 1
+                self._committer.on_dropped(item)
+                return
+        await asyncio.sleep(SYSTEMIC_PAUSE)  # its step is still leased to us: forgotten, it would stand there for ever
+        self.again([item])
 
-    async def _alone(self, session: Session, query: Query) -> list[list[Any]]:
-        """In a transaction of its own, apart from the commit that is already answered; nothing when it is refused."""
+    async def _alone(self, session: Session, query: Query) -> list[list[Any]] | None:
+        """In a transaction of its own, apart from the commit that is already answered; None when it is refused."""
         try:
             answers = await session.run([BEGIN, PIN, query, COMMIT])
         except DatabaseError as error:
             await session.run([ROLLBACK])
             log.error("A mishap could not be recorded: %s", error)
-            return []
+            return None
         return rows(answers[2])
 
 
-def _letter(instance: bytes, signal: bytes, code: str, message: str, *, tried: int) -> tuple[Any, ...]:
+def has_result(items: list[Item], plan: Plan) -> bool:
+    """Whether what some handler answered was stored; that it failed can be stored where no answer can."""
+    return any(type(item.signal) is WorkDone and item.instance in plan.entries for item in items)
+
+
+def letter(instance: bytes, signal: bytes, code: str, message: str, *, tried: int) -> tuple[Any, ...]:
     error = msgspec.json.encode({"code": code, "message": message})
     return instance, instance[15], signal, code, error, tried
+
+
+def _told(failure: Exception) -> str:
+    return str(failure) if isinstance(failure, DatabaseError | HoldfastError) else repr(failure)
 
 
 def _as_typed(failure: Exception) -> HoldfastError:
     if isinstance(failure, HoldfastError):
         return failure
+    if isinstance(failure, DatabaseError):
+        told = f"The database refused to store it: {failure.text}"
+        return StoreError(told, code="STORE_REFUSED", sqlstate=failure.sqlstate)
     return HoldfastError(f"The decision failed: {failure!r}", code="DECISION_FAILED")
 
 
-def _as_failed_decision(item: Item, failure: Exception) -> Item:
-    """What a handler answered cannot be decided upon: its step failed, by the rules for failed steps."""
+def _as_failure(item: Item, failure: Exception) -> Item:
+    """What a handler answered cannot be stored, or decided upon: its step failed, by the rules for failed steps."""
     done = item.signal
     assert isinstance(done, WorkDone)
-    told = Failure("DECISION_FAILED", f"Nothing can be decided on the result: {failure!r}"[:2000])
+    if isinstance(failure, DatabaseError):
+        told = Failure("RESULT_REFUSED", f"The database refused the result: {failure.text}")
+    else:
+        told = Failure("DECISION_FAILED", f"Nothing can be decided on the result: {failure!r}"[:2000])
     return Item(item.instance, WorkFailed(done.path, done.step, done.fence, told, 1, False, item.input))
 
 
-def _as_failure(item: Item, error: DatabaseError) -> Item:
-    """A result the database will not store is a failure of the step, not of the engine."""
-    done = item.signal
-    assert isinstance(done, WorkDone)
-    failure = Failure("RESULT_REFUSED", f"The database refused the result: {error.text}")
-    return Item(item.instance, WorkFailed(done.path, done.step, done.fence, failure, 1, False, item.input))
-
-
-def _as_exhausted(error: DatabaseError) -> HoldfastError:
-    return HoldfastError(f"The database refused it {MAX_ATTEMPTS} times: {error}", code="ATTEMPTS_EXHAUSTED")
-
-
-def _as_store_error(error: DatabaseError) -> StoreError:
-    return StoreError(f"The database refused to store it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate)
+def _as_exhausted(failure: Exception) -> HoldfastError:
+    return HoldfastError(f"The database refused it {MAX_ALONE} times: {failure}", code="ATTEMPTS_EXHAUSTED")

@@ -98,6 +98,9 @@ class Worker:
     async def start(self) -> None:
         await asyncio.to_thread(self.lease.start)
         committer = self._committer
+        self._session = await Session.open(self._dsn)
+        if await queue.has_lost_workers(self._session):
+            committer.caution.begin()
         committer.worker = self.lease.id
         committer.leases = self._leases
         committer.room = self._room
@@ -105,7 +108,6 @@ class Worker:
         self._on_commit_before, committer.on_commit = committer.on_commit, self._on_commit
         committer.on_reconnect = self._look_for_strays
         committer.signals_ready = True
-        self._session = await Session.open(self._dsn)
         if self.effects is not None:
             await self.effects.start()
         self._tasks = [

@@ -12,7 +12,7 @@ from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus
 from holdfast.errors import HoldfastError
 from holdfast.store.session import BEGIN, Session, rows
-from holdfast.store.statements import SQL
+from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
 SIGNALS_PER_INSTANCE = 32
@@ -45,15 +45,19 @@ async def lock(
     known: Sequence[tuple[bytes, Instance | None]],
     claim: int,
     signals: int = SIGNALS_PER_INSTANCE,
+    first: Sequence[Query] = (),
 ) -> Locked:
-    """Lock what the batch is about and up to `claim` instances with ready signals. Never waits for a lock."""
+    """Lock what the batch is about and up to `claim` instances with ready signals. Never waits for a lock.
+
+    `first` is the end of the transaction before, in the same flush.
+    """
     queries = [BEGIN, PIN]
     if known:
         ordered = sorted(known, key=lambda k: k[0])
         queries.append(SQL.lock_instances.rows([(i, i[15], -1 if c is None else c.version) for i, c in ordered]))
     if claim:
         queries.append(SQL.claim_instances.one(claim))
-    results = await session.run([*queries, CLOCK])
+    results = (await session.run([*first, *queries, CLOCK]))[len(first) :]
     cache = dict(known)
     locked = Locked(read_int(results[-1].get_value(0, 0) or b""), {}, {}, [], 0)
     if known:
@@ -71,6 +75,14 @@ async def lock(
                 _take(locked, row)
     await _read_signals(session, locked, bool(claim), signals)
     return locked
+
+
+async def claim_one(session: Session) -> QueuedSignal | None:
+    """The oldest ready signal, its instance locked but not read; the transaction stays open."""
+    results = await session.run([BEGIN, PIN, SQL.claim_instances.one(1)])
+    claimed = Locked(0, {}, {row[0]: b"" for row in rows(results[2])}, [], 0)
+    await _read_signals(session, claimed, False, 1)
+    return claimed.signals[0] if claimed.signals else None
 
 
 async def _read_signals(session: Session, locked: Locked, claimed: bool, most: int) -> None:

@@ -92,6 +92,12 @@ async def find_stopped(session: Session, calls: Sequence[Call], worker: bytes) -
     return ended, halted
 
 
+async def has_lost_workers(session: Session) -> bool:
+    """Whether a worker ended lately without leaving in order."""
+    results = await session.once(PIN, SQL.has_lost_workers.one())
+    return results[1].get_value(0, 0) == b"\1"
+
+
 async def prune_workers(session: Session) -> None:
     await session.once(PIN, SQL.prune_workers.one())
 
