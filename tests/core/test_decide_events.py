@@ -196,6 +196,13 @@ def test_a_key_without_a_value_could_never_be_met() -> None:
     assert (run.status, run.instance.reason) == ("failed", "WAIT_KEY_MISSING")
 
 
+@pytest.mark.parametrize("key", ["", "x" * 501, "ü" * 251])
+def test_a_key_that_no_index_holds_fails_the_step_instead_of_the_commit(key: str) -> None:
+    run = Run(BY_KEY).start().done("ship", {"shipment": key})
+    assert (run.status, run.instance.reason) == ("failed", "WAIT_KEY_INVALID")
+    assert Run(BY_KEY).start().done("ship", {"shipment": "ü" * 250}).last.key_waits[0].key == "ü" * 250
+
+
 def test_an_event_by_key_that_comes_twice_is_taken_once() -> None:
     run = Run(BY_KEY).start().done("ship", {"shipment": "S-1"})
     signal = EventArrived(b"e" * 16, "pod", b"{}", token="0@1")

@@ -25,6 +25,7 @@ from holdfast.core.ways import choose, choose_all, closing
 
 _CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
+MOST_KEY_BYTES: Final = 500  # of the key of a wait: it stands in an index
 ENTRY_LIMIT: Final = 1_000  # nodes entered twice in one decision: what fails on entry and leads back must not spin
 
 
@@ -145,10 +146,9 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
     node, token = place.node, token_id(move.path, move.hop)
     waits: list[Wait] = []
     if node.wait is not None:
-        key = None if place.key is None else _wait_key(turn, place, move.raw)
-        if key is None and place.key is not None:
-            message = f"The key {node.wait.key!r} of {place.id!r} has no value, so no event could reach it."
-            fail_entry(turn, place, move, Failure("WAIT_KEY_MISSING", message))
+        key = _wait_key(turn, place, move.raw)
+        if isinstance(key, Failure):
+            fail_entry(turn, place, move, key)
             return
         waits.append(Wait(wait_id(token, move.run, "event"), "event", node.wait.event, key))
     if node.child is not None:
@@ -175,11 +175,18 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
         turn.needs = [*turn.needs, EarlyEvents(token, step, node.wait.event)]
 
 
-def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | None:
-    value = place.key.evaluate(turn.namespaces(place, raw)) if place.key is not None else None
-    if value is None or isinstance(value, str):
-        return value
-    return encode(value).decode()
+def _wait_key(turn: Turn, place: Place, raw: bytes) -> str | Failure | None:
+    if place.key is None:
+        return None
+    value = place.key.evaluate(turn.namespaces(place, raw))
+    wanted = f"The key {place.key.text!r} of {place.id!r}"
+    if value is None:
+        return Failure("WAIT_KEY_MISSING", f"{wanted} has no value, so no event could reach it.")
+    key = value if isinstance(value, str) else encode(value).decode()
+    size = len(key.encode())
+    if 1 <= size <= MOST_KEY_BYTES:
+        return key
+    return Failure("WAIT_KEY_INVALID", f"{wanted} has {size} bytes; events are found by 1 to {MOST_KEY_BYTES}.")
 
 
 def _enter_timer(turn: Turn, place: Place, move: Move) -> None:
