@@ -34,7 +34,7 @@ UNDONE_PAUSE = graph([node("a", "wait_timer", undo="u"), node("u", "compensation
 
 # code, place, graph
 CASES: list[tuple[str, str, Graph]] = [
-    ("GRAPH_INVALID", "nodes[0].id", chain(node(cast(str, 5)), entry="a")),
+    ("GRAPH_INVALID", "nodes[0].priority", chain(node("a", priority=cast(int, "high")))),
     ("GRAPH_FORMAT_UNSUPPORTED", "format", chain(node("a"), format=2)),
     ("UNKNOWN_GRAPH_KIND", "kind", chain(node("a"), kind="poem")),
     ("BAD_VERSION", "version", chain(node("a"), version=0)),
