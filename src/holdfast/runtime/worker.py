@@ -92,6 +92,7 @@ class Worker:
         self._ears: list[asyncio.Task[None]] = []
         self.lease = Lease(dsn, self._claims, options.lease, self._new_incarnation)
         self.effects: EffectsWorker | None = None
+        self.upkeep: Maintenance | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -117,8 +118,8 @@ class Worker:
             asyncio.create_task(self._stopping.serve(), name="holdfast-stopping"),
         ]
         if self.options.maintenance:
-            upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
-            self._tasks.append(asyncio.create_task(upkeep.serve(), name="holdfast-maintenance"))
+            self.upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
+            self._tasks.append(asyncio.create_task(self.upkeep.serve(), name="holdfast-maintenance"))
         committer.wake()
 
     async def stop(self) -> None:

@@ -157,6 +157,8 @@ def _partitions(turn: Turn) -> None:
         with turn.desk.transaction(WORKER) as errand:
             return errand.one("upkeep", "move_default_month")[0]
 
+    with turn.desk.transaction(WORKER) as errand:
+        [turn.result["in_default"]] = errand.one("upkeep", "count_default_rows")  # before they move: it is an alarm
     turn.result["made"] = turn.patiently(ensure)
     turn.result["moved"] = moved = list[str]()
     while not turn.is_over() and (month := turn.patiently(move)) is not None:
