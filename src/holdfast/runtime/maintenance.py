@@ -15,7 +15,7 @@ from holdfast.store.maintenance import Upkeep, run_all, run_due
 log = logging.getLogger("holdfast.maintenance")
 
 FIRST_LOOK: Final = 1.0  # seconds after the start: one that only drains a queue need not pay for it
-PAUSE: Final = 30.0
+PAUSE: Final = 10.0  # the queues turn over fast: what is due most often is their vacuum
 
 
 class Maintenance:
