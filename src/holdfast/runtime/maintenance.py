@@ -52,14 +52,15 @@ class Maintenance:
             elif any(upkeep.result.values()):
                 log.info("The upkeep of %s: %s", upkeep.task, upkeep.result)
 
-
     def _alarm(self, upkeep: Upkeep) -> None:
         self.default_rows += upkeep.result["in_default"]
         log.error(
-            "%d rows lay in a default partition, because their month had none when they came; %s. Look why no upkeep ran"
-            " for months, or whether a clock is wrong, and run `holdfast doctor`.",
+            "%d rows lay in a default partition, because their month had none when they came; %s. Look why no upkeep"
+            " ran for months, or whether a clock is wrong, and run `holdfast doctor`.",
             upkeep.result["in_default"],
-            "they have moved to their months" if upkeep.error is None and upkeep.is_complete else "some are still there",
+            "they have moved to their months"
+            if upkeep.error is None and upkeep.is_complete
+            else "some are still there",
         )
 
 

@@ -20,6 +20,7 @@ from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
 from holdfast.store.locks import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
+from holdfast.store.standing import REFUSED_HINT
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
@@ -277,4 +278,9 @@ def _as_exhausted(error: DatabaseError) -> HoldfastError:
 
 
 def _as_store_error(error: DatabaseError) -> StoreError:
-    return StoreError(f"The database refused to store it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate)
+    return StoreError(
+        f"The database refused to store it: {error.text}",
+        code="STORE_REFUSED",
+        hint=REFUSED_HINT,
+        sqlstate=error.sqlstate,
+    )
