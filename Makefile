@@ -12,11 +12,11 @@ DEV  := $(VENV)/.installed-dev
 PIP  := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench faults properties pooler clean
+.PHONY: help install demo test check format bench faults properties pooler postgres clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
-		printf '  make %-9s %s\n' "$$name" "$$what"; done
+		printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 install: $(DEV) ## Create .venv with everything development needs
 
@@ -43,13 +43,18 @@ bench: $(DEV) ## Measure against the bars; writes build/bench.json and the figur
 faults: properties ## The proof: long properties, then kills, crashes and freezes; writes build/faults.json, docs/reliability.md
 	@$(BIN)/python -m faults $(ARGS)
 
-properties: $(DEV) ## The long profile: property tests by the hundred thousand
+properties: $(DEV) ## The long profile: property tests by the hundred thousand, sagas by the thousand, plans at a million rows
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/runtime/test_model.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/server/test_schemathesis.py tests/server/test_hostile_input.py
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/sagas/test_random_sagas.py
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/store/test_plans.py tests/store/test_priorities.py tests/store/test_task_rows.py
 
 pooler: $(DEV) ## Run the pooler tests against PgBouncer, fetched on Debian and Ubuntu if it is not installed
 	@$(BIN)/python tests/poolers/fetch.py
 	HOLDFAST_POOLER=pgbouncer $(BIN)/python -m pytest tests/poolers $(ARGS)
+
+postgres: $(DEV) ## Store and runtime on another PostgreSQL: that of HOLDFAST_TEST_DSN, or those below /usr/lib/postgresql
+	$(BIN)/python tests/on_postgres.py -n $(JOBS) --dist worksteal $(or $(ARGS),tests/store tests/runtime)
 
 clean: ## Stop servers started below build/, remove caches and build results (not .venv)
 	@if test -x $(BIN)/python; then $(BIN)/python -c "$$STOP_BUILD_SERVERS"; fi

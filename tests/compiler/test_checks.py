@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from graph_samples import ANY_GRAPH, chain, edge, fork_and_join, graph, node, shape, shaped_graphs
 from hypothesis import given
+from msgspec.structs import replace
 
 from holdfast.compiler.checks import check
 from holdfast.compiler.compile import compile_graph
@@ -33,7 +34,7 @@ UNDONE_PAUSE = graph([node("a", "wait_timer", undo="u"), node("u", "compensation
 
 # code, place, graph
 CASES: list[tuple[str, str, Graph]] = [
-    ("GRAPH_INVALID", "nodes[0].id", chain(node(cast(str, 5)), entry="a")),
+    ("GRAPH_INVALID", "nodes[0].priority", chain(node("a", priority=cast(int, "high")))),
     ("GRAPH_FORMAT_UNSUPPORTED", "format", chain(node("a"), format=2)),
     ("UNKNOWN_GRAPH_KIND", "kind", chain(node("a"), kind="poem")),
     ("BAD_VERSION", "version", chain(node("a"), version=0)),
@@ -41,6 +42,9 @@ CASES: list[tuple[str, str, Graph]] = [
     ("BAD_NAME", "nodes.", chain(node(""))),
     ("BAD_NAME", "nodes.a@b", chain(node("a@b"))),
     ("BAD_NAME", "nodes.a.handler", chain(node("a", handler="x" * 201))),
+    ("BAD_NAME", "name", replace(chain(node("a")), name="ü" * 101)),
+    ("BAD_NAME", "nodes.a.wait.event", chain(node("a", "wait_event", wait=Wait(event="ü" * 101)))),
+    ("BAD_NAME", "policy.capabilities", chain(node("a"), policy=Policy(capabilities=("\ud800",)))),
     ("BAD_NAME", "edges.a\nb", chain(node("a"), more=[edge("a", "end", "a\nb", on="error")])),
     ("BAD_NAME", "edges.x.on", chain(node("a"), more=[edge("a", "end", "x", on=" ")])),
     ("BAD_VALUE", "nodes.a", chain(node("a", config={"big": 2**60}))),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from graph_samples import ANY_GRAPH, chain, node
 from hypothesis import given
 
 from holdfast.compiler.graph import KINDS, Graph, dump_graph, load_graph
+from holdfast.compiler.misfits import find_misfits, read_complaint
 from holdfast.errors import DefinitionError
 
 MINIMAL: dict[str, Any] = {"name": "order", "entry": "end", "nodes": [{"id": "end", "kind": "end"}]}
@@ -52,6 +54,52 @@ def test_a_misfit_names_its_place(change: dict[str, Any], place: str) -> None:
     assert error.detail["place"] == place
     assert place in error.message
     assert error.hint
+
+
+def test_all_misfits_are_told_at_once_each_with_its_place() -> None:
+    nodes: list[Any] = [
+        {"id": "a", "kind": 5, "retry": {"calls": "3", "delay": "soon"}, "child": 7, "config": {"anything": [1]}},
+        "no node",
+        {"id": "end", "kind": "end"},
+        {"kind": "end", "colour": "red", "input": {"x": 1}},
+    ]
+    edges = [{"id": "e", "source": "a", "target": "end", "priority": 1.5}, {"id": "f"}]
+    broken = {"entry": 1, "nodes": nodes, "edges": edges, "policy": {"timeout": "soon", "data": 4}, "colour": "red"}
+    error = refusal(broken)
+    assert [found.place for found in error.diagnostics] == [
+        "graph",  # an unknown field
+        "graph",  # and one that is missing
+        "entry",
+        "nodes[0].kind",
+        "nodes[0].retry.calls",
+        "nodes[0].retry.delay",
+        "nodes[0].child",
+        "nodes[1]",
+        "nodes[3]",
+        "nodes[3]",
+        "nodes[3].input[...]",
+        "edges[0].priority",
+        "edges[1]",
+        "edges[1]",
+        "policy.data",
+        "policy.timeout",
+    ]
+    assert all(found.code == "GRAPH_INVALID" and found.hint for found in error.diagnostics)
+    assert "`colour`" in error.message
+    assert error.message.endswith("(16 misfits in all)")
+
+
+def test_what_the_decoder_complains_about_is_among_all_misfits() -> None:
+    for field in ("nodes", "edges", "policy", "variables", "version", "name", "entry", "kind"):
+        for value in (None, 7, "x", [], [None], [[]], {}, {"x": None}, True):
+            document = MINIMAL | {field: value}
+            try:
+                msgspec.convert(document, Graph)
+                complaint = None
+            except msgspec.ValidationError as error:
+                complaint = read_complaint(error)
+            found = list(find_misfits(document, Graph))
+            assert (complaint in found) if complaint else not found
 
 
 @pytest.mark.parametrize("data", ["", "{", "[]", "null", "7", b"\xff", "[" * 100_000, '{"name": "\\ud800"}', []])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from core_graphs import chain, condition, edge, end, join, program, split, task
 from core_run import Run
 
-from holdfast.compiler.graph import Policy
+from holdfast.compiler.graph import Node, Policy
 from holdfast.core.program import Program
 from holdfast.core.signals import Actor
 
@@ -111,6 +112,25 @@ def test_a_guard_asks_the_actor_of_the_signal() -> None:
     token = run.at("a")[1]
     run.apply(WorkDone("0", token.step, token.fence, b"{}"), Actor("ada", ("vip.enter",)))
     assert run.status == "completed"
+
+
+@pytest.mark.parametrize("opening", [condition, split])
+def test_the_record_names_no_edge_that_its_guard_kept_from_being_taken(opening: Callable[[str], Node]) -> None:
+    graph = program(
+        [opening("gate"), task("vip"), task("other"), task("third"), end()],
+        [
+            edge("gate", "vip", when="input.n > 1", guard="vip.enter"),
+            edge("gate", "other", when="input.n > 2", priority=1),
+            edge("gate", "third", priority=2),
+            *chain("vip", "end"), *chain("other", "end"), *chain("third", "end"),
+        ],
+    )  # fmt: skip
+    run = Run(graph).start({"n": 3})
+    taken = run.chosen("gate")
+    record = msgspec.json.decode(run.row("gate").closing or b"")
+    assert [found["result"] for found in record["evaluated"]] == [True, True]
+    named = [id for found in record["evaluated"] for id in found["chosen_edge_ids"]]
+    assert named == taken[:1] == ["gate-completed-other?1"]
 
 
 def test_only_a_split_fans_out_and_its_conditions_choose_the_branches() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from operations_flows import echo, waiting
 
@@ -51,8 +53,7 @@ async def test_the_end_of_months_with_no_upkeep_at_all(engine: Engine, evidence:
         await engine.signal(between.id, "signed", by="ann")
         await engine.drain(timeout=30)
         assert (await engine.get(between.id)).status == "completed"
-    fallen = in_default(evidence)
-    assert fallen > 0
+    assert in_default(evidence) > 0
 
     await engine.signal(before.id, "signed", by="ann")  # its open step lies in an old month
     await engine.drain(timeout=30)
@@ -60,7 +61,9 @@ async def test_the_end_of_months_with_no_upkeep_at_all(engine: Engine, evidence:
 
     steps = evidence.rows("select id, status, closed_at from holdfast.steps order by id")
     events = evidence.ask("select count(*) from holdfast.events")
+    fallen = in_default(evidence)
     done = await upkeep(engine)
+    assert done["partitions"].result["in_default"] == fallen
     assert len(done["partitions"].result["moved"]) >= 2 * 2  # steps and events, months that were over already
     assert in_default(evidence) == 0
     assert evidence.rows("select id, status, closed_at from holdfast.steps order by id") == steps
@@ -73,7 +76,7 @@ async def test_the_end_of_months_with_no_upkeep_at_all(engine: Engine, evidence:
     assert [s.name for s in await engine.steps(after.id)] == ["one", "middle"]
     assert [s.name for s in await engine.steps(before.id)] == ["one", "middle", "two"]
     again = await upkeep(engine)
-    assert again["partitions"].result == {"made": [], "moved": []}
+    assert again["partitions"].result == {"in_default": 0, "made": [], "moved": []}
 
 
 async def test_a_worker_makes_the_months_ahead_by_itself(engine: Engine, evidence: Evidence) -> None:
@@ -86,6 +89,26 @@ async def test_a_worker_makes_the_months_ahead_by_itself(engine: Engine, evidenc
     assert evidence.ask("select min(months_ahead) from holdfast.partition_alarm()") >= 3
     [(task, runner)] = evidence.rows("select task, runner from holdfast.upkeep_runs")
     assert (task, ":" in runner) == ("partitions", True)
+
+
+async def test_a_worker_that_finds_rows_without_a_month_raises_an_alarm(
+    engine: Engine, evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.register("echo", echo)
+    await engine.publish(waiting())
+    await advance(engine, days=180)
+    await engine.start("plain")
+    await engine.drain(timeout=30)
+    fallen = in_default(evidence)
+    assert fallen > 0
+    with caplog.at_level(logging.INFO, "holdfast.maintenance"):
+        async with engine.worker():
+            await until(lambda: engine.stats().default_partition_rows)
+            assert engine.stats().default_partition_rows == fallen
+    assert in_default(evidence) == 0
+    [alarm] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert f"{fallen} rows lay in a default partition" in alarm.getMessage()
+    assert "they have moved to their months" in alarm.getMessage()
 
 
 async def test_writers_go_on_while_rows_move(engine: Engine, evidence: Evidence) -> None:

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from holdfast import Engine
+from holdfast.runtime.maintenance import PAUSE
 from holdfast.store import maintenance
 from holdfast.testing import advance
 from running import Evidence, until
@@ -64,7 +65,22 @@ async def test_queues_are_vacuumed_when_the_server_is_late(
     dead = "select n_dead_tup from pg_stat_user_tables where relname = 'signals'"
     evidence.rows("select pg_stat_force_next_flush()")
     await until(lambda: evidence.ask(dead) >= 1000)
-    done = {u.task: u.result for u in await engine.maintain()}
-    assert done["vacuum"]["dead_rows"] >= 1000
-    await until(lambda: evidence.ask(dead) < 500)
-    assert {u.task: u.result for u in await engine.maintain()}["vacuum"] == {}
+    vacuumed = "select vacuum_count from pg_stat_user_tables where relname = 'signals'"
+    before = evidence.ask(vacuumed)
+    await engine.maintain()
+    await until(lambda: evidence.ask(dead) < 500 and evidence.ask(vacuumed) == before + 1)
+    await engine.maintain()
+    evidence.rows("select pg_stat_force_next_flush()")
+    assert evidence.ask(vacuumed) == before + 1  # nothing to free, nothing done
+    assert evidence.ask("select count(*) from holdfast.upkeep_runs where task = 'vacuum'") == 0
+
+
+async def test_queues_do_not_wait_for_the_servers_nap(evidence: Evidence) -> None:
+    """A look every ten seconds, and a vacuum from where the server itself would make one."""
+    assert maintenance.TASKS["vacuum"].every <= PAUSE <= 10
+    options = evidence.rows(
+        "select unnest(reloptions) from pg_class where oid in"
+        " ('holdfast.work'::regclass, 'holdfast.signals'::regclass, 'holdfast.timers'::regclass)"
+    )
+    thresholds = [option for (option,) in options if option.startswith("autovacuum_vacuum_threshold=")]
+    assert thresholds == [f"autovacuum_vacuum_threshold={maintenance.DEAD_ROWS}"] * 3

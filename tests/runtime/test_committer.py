@@ -178,6 +178,7 @@ async def test_a_request_the_database_refuses_is_answered(engine: Engine, eviden
     with pytest.raises(StoreError) as refusal:
         await engine.signal(id, "tick", {"poison": 1})
     assert refusal.value.code == "STORE_REFUSED"
+    assert "holdfast doctor" in refusal.value.hint
     assert (await engine.signal(id, "stop")).status == "completed"
 
 

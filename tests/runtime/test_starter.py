@@ -50,6 +50,7 @@ async def test_a_start_the_database_refuses_fails_alone(shop: Engine, evidence: 
     [refusal] = [a for a in answers if isinstance(a, BaseException)]
     assert isinstance(refusal, StoreError)
     assert (refusal.code, refusal.detail["sqlstate"]) == ("STORE_REFUSED", "23514")
+    assert "holdfast doctor" in refusal.hint
     assert evidence.ask("select count(*) from holdfast.instances") == 19
 
 

@@ -88,6 +88,41 @@ async def test_without_aging_it_waits_for_as_long_as_there_is_more_urgent_work(h
         assert load.low_at is not None
 
 
+async def test_steps_that_hand_off_do_not_keep_queued_work_from_free_slots(engine: Engine) -> None:
+    """Long flows fill three of four slots and go on by themselves; what waits takes turns on the fourth."""
+    length, hops, done = 400, 0, 0
+    filled, going = asyncio.Event(), asyncio.Event()
+
+    @engine.handler("hop")
+    async def hop(_: Context, data: Any) -> Any:
+        nonlocal hops
+        hops += 1
+        await going.wait()
+        await asyncio.sleep(0.01)
+        return data
+
+    @engine.handler("short")
+    async def short(_: Context, data: Any) -> Any:
+        nonlocal done
+        await filled.wait()
+        done += 1
+        return data
+
+    long = Flow("long")
+    for n in range(length):
+        long = long.step(f"hop-{n}", "hop")
+    await engine.publish(long.build())
+    await engine.publish(Flow("short").step("short", "short").build())
+    async with engine.worker(concurrency=4, capacity=4, scan=60.0, lease=180.0):
+        await engine.start_many("long", [{}] * 3)
+        await until(lambda: hops == 3)
+        await engine.start_many("short", [{}] * 7)
+        filled.set()
+        going.set()
+        await until(lambda: done == 7)
+        assert hops < 3 * length
+
+
 async def test_new_work_does_not_pass_what_is_queued(engine: Engine) -> None:
     """A worker with its hands full puts what it starts itself behind what others wait for, equal by equal."""
     order: list[int] = []

@@ -21,7 +21,8 @@ def check(graph: Graph) -> tuple[Diagnostic, ...]:
     try:
         graph = normalised(graph)
     except DefinitionError as error:
-        return (problem(error.code, error.message, error.detail.get("place") or "graph"),)
+        place = error.detail.get("place") or "graph"
+        return in_order(list(error.diagnostics) or [problem(error.code, error.message, place)])
     return check_normalised(graph)
 
 

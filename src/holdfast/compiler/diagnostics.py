@@ -30,7 +30,7 @@ RULES: Final[dict[str, Rule]] = {
     "GRAPH_FORMAT_UNSUPPORTED": Rule("Upgrade Holdfast, or write the definition in the supported format."),
     "UNKNOWN_GRAPH_KIND": Rule("Use one of: saga, steps, machine, envelope, org_patch, effective."),
     "BAD_VERSION": Rule("Versions are whole numbers from 1."),
-    "BAD_NAME": Rule("Use 1 to 200 visible characters; ids and the graph's name may not contain '@'."),
+    "BAD_NAME": Rule("Use 1 to 200 bytes of visible text; ids and the graph's name may not contain '@'."),
     "BAD_VALUE": Rule("Keep to storable JSON; write integers above 2^53 and money as strings."),
     "BAD_VARIABLE": Rule("Declare a dotted path with one of: number, string, boolean, list, object, time, any."),
     "BAD_POLICY": Rule("The values each policy field takes are listed in docs/graph.md."),

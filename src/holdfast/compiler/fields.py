@@ -25,7 +25,7 @@ POLICY_CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "data": ("value", "context"),
     "missing": ("null", "zero"),
 }
-LONGEST_NAME: Final = 200
+LONGEST_NAME: Final = 200  # bytes, because that is what the columns and their indexes hold
 LONGEST_DURATION: Final = 100 * 365.25 * 86_400
 EXACT_INTEGERS: Final = 2**53
 NEEDS_HANDLER: Final = frozenset({Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
@@ -186,10 +186,10 @@ def _name(name: str | None, place: str, *, is_id: bool = False) -> Found:
         return
     if not name.strip():
         yield problem("BAD_NAME", "The name is empty.", place)
-    elif len(name) > LONGEST_NAME:
-        yield problem("BAD_NAME", f"The name has {len(name)} characters.", place)
     elif any(unicodedata.category(character) in INVISIBLE for character in name):
-        yield problem("BAD_NAME", f"The name {name!r} contains a control character.", place)
+        yield problem("BAD_NAME", f"The name {name[:LONGEST_NAME]!r} contains a control character.", place)
+    elif (size := len(name.encode())) > LONGEST_NAME:
+        yield problem("BAD_NAME", f"The name has {size} bytes.", place)
     elif is_id and "@" in name:
         yield problem("BAD_NAME", f"The name {name!r} contains '@', which separates a token's path and hop.", place)
 

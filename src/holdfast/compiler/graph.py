@@ -12,6 +12,8 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from holdfast.compiler.diagnostics import problem
+from holdfast.compiler.misfits import Misfit, find_misfits, read_complaint
 from holdfast.errors import DefinitionError
 
 GRAPH_FORMAT: Final = 1
@@ -167,7 +169,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load_graph(data: bytes | str | dict[str, Any]) -> Graph:
-    """Read a graph from JSON text or from already decoded JSON; the place of the first misfit is in the error."""
+    """Read a graph from JSON text or from already decoded JSON; every misfit is in the error's `diagnostics`."""
     return read_struct(data, Graph, "graph")
 
 
@@ -181,12 +183,15 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 def read_struct(data: bytes | str | dict[str, Any], model: type[StructT], noun: str) -> StructT:
     """Read a versioned document: first its `format`, because an unknown one makes every other complaint misleading."""
+    document: Any = None
     try:
-        document: Any = msgspec.json.decode(data) if isinstance(data, bytes | str) else data
+        document = msgspec.json.decode(data) if isinstance(data, bytes | str) else data
         _require_format(document, noun)
         return msgspec.convert(document, model)
+    except msgspec.ValidationError as error:
+        raise _unreadable(noun, list(find_misfits(document, model)) or [read_complaint(error)]) from error
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise _misfit(error, noun) from error
+        raise _unreadable(noun, [read_complaint(error)]) from error
 
 
 def dump_struct(value: msgspec.Struct, noun: str) -> dict[str, Any]:
@@ -194,7 +199,7 @@ def dump_struct(value: msgspec.Struct, noun: str) -> dict[str, Any]:
     try:
         return cast(dict[str, Any], _plain(value))
     except (TypeError, RecursionError) as error:
-        raise _misfit(error, noun) from error
+        raise _unreadable(noun, [read_complaint(error)]) from error
 
 
 def _plain(value: Any) -> Any:
@@ -233,13 +238,14 @@ def _require_format(document: Any, noun: str) -> None:
         )
 
 
-def _misfit(error: Exception, noun: str) -> DefinitionError:
-    sentence, _, path = str(error).partition(" - at `")
-    place = path.removesuffix("`").removeprefix("$").removeprefix(".")
+def _unreadable(noun: str, misfits: list[Misfit]) -> DefinitionError:
+    sentence, place = misfits[0]
     where = f" at {place}" if place else ""
+    more = f" ({len(misfits)} misfits in all)" if len(misfits) > 1 else ""
     return DefinitionError(
-        f"The {noun} cannot be read{where}: {sentence}.",
+        f"The {noun} cannot be read{where}: {sentence}.{more}",
         code="GRAPH_INVALID",
         hint="docs/graph.md lists every field with its type.",
+        diagnostics=tuple(problem("GRAPH_INVALID", f"{told}.", found or noun) for told, found in misfits),
         place=place,
     )

@@ -25,9 +25,10 @@ def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
     records: Records = []
     guarded = False
     for way in ways:
-        if not _holds(way, namespaces, records):
+        may_pass = _may_pass(turn, way)
+        if not _holds(way, namespaces, records, may_pass):
             continue
-        if _may_pass(turn, way):
+        if may_pass:
             return way, records, False
         guarded = True
     return None, records, guarded
@@ -38,14 +39,16 @@ def choose_all(turn: Turn, place: Place, raw: bytes) -> tuple[list[Way], Records
     namespaces = turn.namespaces(place, raw) if any(way.when is not None for way in place.ways["completed"]) else {}
     records: Records = []
     ways = place.ways["completed"]
-    return [way for way in ways if _holds(way, namespaces, records) and _may_pass(turn, way)], records
+    passable = [(way, _may_pass(turn, way)) for way in ways]
+    return [way for way, may_pass in passable if _holds(way, namespaces, records, may_pass) and may_pass], records
 
 
-def _holds(way: Way, namespaces: dict[str, Any], records: Records) -> bool:
+def _holds(way: Way, namespaces: dict[str, Any], records: Records, may_pass: bool) -> bool:
+    """What its condition says; the record of it names the edge only where no guard keeps it from being taken."""
     if way.when is None:
         return True
     result = way.when.evaluate(namespaces)
-    records.append(way.when.record(namespaces, result, [way.id] if result is True else []))
+    records.append(way.when.record(namespaces, result, [way.id] if result is True and may_pass else []))
     return result is True
 
 

@@ -15,7 +15,7 @@ from holdfast.store.maintenance import Upkeep, run_all, run_due
 log = logging.getLogger("holdfast.maintenance")
 
 FIRST_LOOK: Final = 1.0  # seconds after the start: one that only drains a queue need not pay for it
-PAUSE: Final = 30.0
+PAUSE: Final = 10.0  # the queues turn over fast: what is due most often is their vacuum
 
 
 class Maintenance:
@@ -25,6 +25,7 @@ class Maintenance:
         self._pause = pause
         self._stop = threading.Event()
         self._told: set[str] = set()
+        self.default_rows = 0  # found in default partitions so far
 
     async def serve(self) -> None:
         """Until cancelled; a task under way then ends with the batch it is at."""
@@ -46,8 +47,21 @@ class Maintenance:
             elif upkeep.task not in self._told:  # the same complaint every few minutes helps nobody
                 self._told.add(upkeep.task)
                 log.error("The upkeep of %s failed: %s", upkeep.task, upkeep.error)
-            if any(upkeep.result.values()):
+            if upkeep.result.get("in_default"):
+                self._alarm(upkeep)
+            elif any(upkeep.result.values()):
                 log.info("The upkeep of %s: %s", upkeep.task, upkeep.result)
+
+    def _alarm(self, upkeep: Upkeep) -> None:
+        self.default_rows += upkeep.result["in_default"]
+        log.error(
+            "%d rows lay in a default partition, because their month had none when they came; %s. Look why no upkeep"
+            " ran for months, or whether a clock is wrong, and run `holdfast doctor`.",
+            upkeep.result["in_default"],
+            "they have moved to their months"
+            if upkeep.error is None and upkeep.is_complete
+            else "some are still there",
+        )
 
 
 async def maintain(dsn: str, retention: Retention) -> list[Upkeep]:

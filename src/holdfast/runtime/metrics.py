@@ -26,6 +26,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     results_rejected: int = 0
     hook_failures: int = 0
     hook_notices_dropped: int = 0
+    default_partition_rows: int = 0
     handlers_running: int = 0
     jobs_queued: int = 0
     results_buffered: int = 0
@@ -50,6 +51,7 @@ METRICS: Final[dict[str, Meaning]] = {
     "results_rejected": Meaning(True, "Handler results refused because their lease had passed to somebody else."),
     "hook_failures": Meaning(True, "Hooks that were told something and raised."),
     "hook_notices_dropped": Meaning(True, "Changes of flows that hooks were too slow to be told of."),
+    "default_partition_rows": Meaning(True, "Rows the upkeep found in a default partition: their month had none."),
     "handlers_running": Meaning(False, "Handlers running now."),
     "jobs_queued": Meaning(False, "Steps leased to this process that wait for a free slot."),
     "results_buffered": Meaning(False, "Results and signals waiting for their commit."),

@@ -23,6 +23,7 @@ from holdfast.runtime.plan import Plan
 from holdfast.runtime.suspicion import Suspicion, kind_of, way_of
 from holdfast.store.locks import PIN, SIGNALS_PER_INSTANCE
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
+from holdfast.store.standing import REFUSED_HINT
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
@@ -310,7 +311,7 @@ def _as_typed(failure: Exception) -> HoldfastError:
         return failure
     if isinstance(failure, DatabaseError):
         told = f"The database refused to store it: {failure.text}"
-        return StoreError(told, code="STORE_REFUSED", sqlstate=failure.sqlstate)
+        return StoreError(told, code="STORE_REFUSED", hint=REFUSED_HINT, sqlstate=failure.sqlstate)
     return HoldfastError(f"The decision failed: {failure!r}", code="DECISION_FAILED")
 
 

@@ -21,6 +21,7 @@ from holdfast.errors import Conflict, HoldfastError, StoreError
 from holdfast.runtime.catalog import Definition
 from holdfast.store.locks import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
+from holdfast.store.standing import REFUSED_HINT
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
 
@@ -162,7 +163,10 @@ class Starter:
                 if error.sqlstate[:2] in ("40", "55") and attempt + 1 < TRIES:
                     continue
                 raise StoreError(
-                    f"The start was refused: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
+                    f"The start was refused: {error.text}",
+                    code="STORE_REFUSED",
+                    hint=REFUSED_HINT,
+                    sqlstate=error.sqlstate,
                 ) from None
             except HoldfastError:
                 await self._give_back(session)
@@ -170,7 +174,11 @@ class Starter:
             except Disconnected:
                 await session.close()
                 if attempt + 1 == TRIES:
-                    raise StoreError("The connection was lost while starting.", code="STORE_UNREACHABLE") from None
+                    raise StoreError(
+                        "The connection was lost while starting.",
+                        code="STORE_UNREACHABLE",
+                        hint="Check that the server is up, and start it again; with the same key it starts once.",
+                    ) from None
             else:
                 self._free.append(session)
                 return

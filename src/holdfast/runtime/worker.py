@@ -40,6 +40,8 @@ from holdfast.store.session import DatabaseError, Disconnected, Session
 
 log = logging.getLogger("holdfast.worker")
 
+LOOK_AGAIN = 0.1  # seconds that queued work waits at most while there is little room for it
+
 
 class Worker:
     def __init__(
@@ -88,10 +90,12 @@ class Worker:
         self._strays = False
         self._has_looked = False
         self._is_full = False
+        self._next_look: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ears: list[asyncio.Task[None]] = []
         self.lease = Lease(dsn, self._claims, options.lease, self._new_incarnation)
         self.effects: EffectsWorker | None = None
+        self.upkeep: Maintenance | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -119,8 +123,8 @@ class Worker:
             asyncio.create_task(self._stopping.serve(), name="holdfast-stopping"),
         ]
         if self.options.maintenance:
-            upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
-            self._tasks.append(asyncio.create_task(upkeep.serve(), name="holdfast-maintenance"))
+            self.upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
+            self._tasks.append(asyncio.create_task(self.upkeep.serve(), name="holdfast-maintenance"))
         committer.wake()
 
     async def stop(self) -> None:
@@ -225,10 +229,18 @@ class Worker:
                     self._notifier.hint()
                     if decision.effects and self.effects is not None:
                         self.effects.wake()
-        if self._is_full and len(self._held) * 2 < self._capacity:
-            self._wake.set()  # the last look stopped for want of room
+        if self._is_full and len(self._held) < self._capacity:
+            self._look_again()
         self._stopping.tell()
         self.executor.dispatch()
+
+    def _look_again(self) -> None:
+        """The last look stopped for want of room. Once half of it is free the next is worth its while; before that, what
+        waits in the queue waits a moment longer, and not for as long as the steps in hand go on handing off."""
+        if len(self._held) * 2 < self._capacity:
+            self._wake.set()
+        elif self._next_look is None or self._next_look.when() <= self._loop.time():
+            self._next_look = self._loop.call_later(LOOK_AGAIN, self._wake.set)
 
     def _on_dispatch(self, plan: Plan, instance: Instance, dispatch: Dispatch) -> None:
         token = instance.state.tokens.get(dispatch.path)

@@ -28,7 +28,7 @@ FOLDED: Final = 5_000  # commits whose counts are added to the sums at once
 CLAIM_SECONDS: Final = 600.0  # how long a runner may be silent before another tries
 GO_ON_AFTER: Final = 30.0  # a task whose time was up goes on after this
 RETRY_AFTER: Final = 300.0
-DEAD_ROWS: Final = 20_000  # in a queue: that many and the server's own vacuum is late
+DEAD_ROWS: Final = 5_000  # in a queue: the server's own vacuum would come for them, but only when its nap is over
 LOCK_TRIES: Final = 8
 LOCK_PAUSE: Final = 0.25
 
@@ -157,6 +157,8 @@ def _partitions(turn: Turn) -> None:
         with turn.desk.transaction(WORKER) as errand:
             return errand.one("upkeep", "move_default_month")[0]
 
+    with turn.desk.transaction(WORKER) as errand:
+        [turn.result["in_default"]] = errand.one("upkeep", "count_default_rows")  # before they move: it is an alarm
     turn.result["made"] = turn.patiently(ensure)
     turn.result["moved"] = moved = list[str]()
     while not turn.is_over() and (month := turn.patiently(move)) is not None:
@@ -235,11 +237,11 @@ def _old_statistics(turn: Turn) -> None:
 
 
 def _vacuum(turn: Turn) -> None:
+    """No result either: under load there is something to free every time."""
     with turn.desk.transaction() as errand:
         [dead] = errand.one("upkeep", "count_dead_rows")
     if dead > DEAD_ROWS:
         turn.desk.alone("upkeep", "vacuum_queues")
-        turn.result["dead_rows"] = dead
 
 
 def _runs(turn: Turn) -> None:
@@ -250,7 +252,7 @@ def _runs(turn: Turn) -> None:
 TASKS: Final[dict[str, Task]] = {
     "partitions": Task(DAY, _partitions),
     "expiry": Task(HOUR, _expiry),
-    "vacuum": Task(30.0, _vacuum),
+    "vacuum": Task(10.0, _vacuum),
     "statistics": Task(30.0, _statistics),
     "old_statistics": Task(DAY, _old_statistics, "statistics"),
     "runs": Task(DAY, _runs),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from psycopg.pq.abc import PGresult
 
@@ -15,6 +16,10 @@ from holdfast.store.session import DatabaseError, Disconnected, Session
 from holdfast.store.statements import Query
 
 TRIES = 5
+REFUSED_HINT: Final = (
+    "Change the value the sentence is about; if it is about none of yours, run `holdfast doctor` and look into the log"
+    " of the server, which has the statement under the same SQLSTATE."
+)
 
 _Results = list[PGresult]
 
@@ -55,7 +60,10 @@ class StandingSession(Session):
                 if error.sqlstate.startswith("HF"):
                     raise
                 raise StoreError(
-                    f"The database refused it: {error.text}", code="STORE_REFUSED", sqlstate=error.sqlstate
+                    f"The database refused it: {error.text}",
+                    code="STORE_REFUSED",
+                    hint=REFUSED_HINT,
+                    sqlstate=error.sqlstate,
                 ) from None
         raise AssertionError("the last try answers or raises")
 

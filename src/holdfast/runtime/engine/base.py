@@ -240,6 +240,7 @@ class Base:
             results_rejected=counters.rejected,
             hook_failures=self.hooks.failures,
             hook_notices_dropped=self.hooks.untold,
+            default_partition_rows=worker.upkeep.default_rows if worker and worker.upkeep else 0,
             handlers_running=worker.executor.running if worker else 0,
             jobs_queued=len(worker.executor.jobs) if worker else 0,
             results_buffered=len(self.committer.buffer),
