@@ -293,7 +293,7 @@ class Committer:
         locked = await lock(session, known, claim, signals)
         self.clock.observe(locked.now)
         if claim:
-            self.signals_ready = locked.claimed >= claim
+            self.signals_ready = locked.has_more
             ids.update(locked.instances)
             self._busy |= ids
         plan = Plan(self.catalog, locked, self.worker, self.leases)

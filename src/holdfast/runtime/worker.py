@@ -40,6 +40,8 @@ from holdfast.store.session import DatabaseError, Disconnected, Session
 
 log = logging.getLogger("holdfast.worker")
 
+AGAIN_SECONDS = 0.1  # until a signal that could not be decided upon is tried again
+
 
 class Worker:
     def __init__(
@@ -223,6 +225,8 @@ class Worker:
                     self._notifier.hint()
                     if decision.effects and self.effects is not None:
                         self.effects.wake()
+        if plan.halted:
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.wake)
         if self._is_full and len(self._held) * 2 < self._capacity:
             self._wake.set()  # the last look stopped for want of room
         self._stopping.tell()
