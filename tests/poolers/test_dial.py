@@ -10,7 +10,7 @@ from pools import Pooled
 
 from holdfast import Engine
 from holdfast.errors import StoreError
-from holdfast.store.dial import Address, complete, dial, is_pooled, listening_address, pauses
+from holdfast.store.dial import Address, complete, dial, dial_blocking, is_pooled, listening_address, pauses
 from holdfast.store.session import PooledSession, Session
 
 pytestmark = pytest.mark.anyio
@@ -80,3 +80,14 @@ async def test_nobody_there(tmp_path: object) -> None:
     with pytest.raises(StoreError) as refusal:
         await dial(f"host={tmp_path} dbname=nothing user=nobody")
     assert refusal.value.code == "STORE_UNREACHABLE"
+
+
+@pytest.mark.parametrize("dsn", ["nonsense hush-hush", "host=127.0.0.1 connect_timeout=soon password=hush-hush"])
+async def test_an_address_that_cannot_be_read(dsn: str) -> None:
+    with pytest.raises(StoreError) as refusal:
+        await dial(dsn)
+    with pytest.raises(StoreError) as blocked:
+        dial_blocking(dsn)
+    for told in (refusal.value, blocked.value):
+        assert told.code == "DSN_INVALID"
+        assert "hush-hush" not in f"{told}"

@@ -13,7 +13,7 @@ from holdfast import Context, Engine, Flow
 from holdfast.core import snapshot
 from holdfast.core.decision import Decision, Facts
 from holdfast.core.program import Program
-from holdfast.core.signals import Signal, WorkDone, WorkFailed
+from holdfast.core.signals import EventArrived, Signal, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.runtime import plan
@@ -145,6 +145,46 @@ async def test_the_signal_that_failed_is_counted_not_the_oldest(engine: Engine, 
     [letter] = await engine.dead_letters(id)
     assert (letter.envelope["id"], letter.attempts) == (bad, 5)
     assert [s.output for s in await engine.steps(id) if s.outcome == "tick"] == [{"n": 1}, {"n": 3}]
+
+
+async def test_a_signal_that_is_tried_again_is_not_overtaken(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes wrong once passes; the order in which the signals of an instance were sent does not change by it."""
+    id = await counter(engine)
+    real, failed = plan.decide, list[bytes]()
+
+    def stumbling(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
+        raw = getattr(signal, "raw", None)
+        if raw is not None and b"first" in raw and not failed:
+            failed.append(raw)
+            raise ZeroDivisionError("a defect that passes")
+        return real(program, instance, signal, facts)
+
+    monkeypatch.setattr(plan, "decide", stumbling)
+    with evidence.connection.transaction():  # both in one batch
+        for name in ("first", "second", "third"):
+            send(evidence, id, "tick", {"n": name})
+    await engine.drain(timeout=30)
+    assert len(failed) == 1
+    assert [s.output for s in await engine.steps(id) if s.outcome == "tick"] == [
+        {"n": name} for name in ("first", "second", "third")
+    ]
+    assert await engine.dead_letters(id) == []
+
+
+async def test_what_stands_behind_a_defect_is_applied_once_that_is_buried(
+    engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await counter(engine)
+    break_on(monkeypatch, EventArrived)
+    with evidence.connection.transaction():
+        bad = send(evidence, id, "tick", {"odd": True})
+        send(evidence, id, "stop")
+    async with engine.worker(scan=60):
+        await until(lambda: evidence.ask("select status = 'completed' from holdfast.instances where id = %s", id), 10)
+    [letter] = await engine.dead_letters(id)
+    assert (letter.envelope["id"], letter.attempts) == (bad, 5)
 
 
 async def test_a_missing_definition_is_a_letter_and_stops_nobody(engine: Engine, evidence: Evidence) -> None:

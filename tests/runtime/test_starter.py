@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from holdfast import Engine, Flow
 from holdfast.errors import Conflict, StoreError
 from holdfast.runtime.starter import Start, Starter
-from holdfast.store.session import Session
+from holdfast.store.reads import Instance
+from holdfast.store.session import Disconnected, Session
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +57,82 @@ async def test_a_start_the_database_refuses_fails_alone(shop: Engine, evidence: 
     assert evidence.ask("select count(*) from holdfast.instances") == 19
 
 
+async def test_beside_a_conflict_a_key_still_answers_what_its_instance_is(shop: Engine, evidence: Evidence) -> None:
+    """The batch is stored around the conflict, and nobody is shown a start where somebody else's is over already."""
+    done = await shop.start("order", {"n": 1}, key="a")
+    await shop.abort(done.id)
+    await shop.start("order", {"n": 0}, key="b")
+    wishes = {"a": 1, "b": 1, "c": 1}  # in the order the keys are stored: the conflict comes after what was found
+    found, conflict, new = await asyncio.gather(
+        *(shop.start("order", {"n": n}, key=key) for key, n in wishes.items()), return_exceptions=True
+    )
+    assert isinstance(conflict, Conflict)
+    assert isinstance(found, Instance)
+    assert isinstance(new, Instance)
+    assert (found.id, found.status) == (done.id, "aborted")
+    assert (new.status, evidence.ask("select count(*) from holdfast.instances")) == ("pending", 3)
+
+
+@pytest.mark.parametrize("key", ["mine", None])
+async def test_a_start_whose_answer_was_lost_shows_how_far_it_has_come(
+    shop: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    lost: list[str] = []
+    insert: Any = vars(Starter)["_insert"]
+
+    async def unanswered(starter: Starter, session: Session, starts: Sequence[Start], whole: bool) -> Any:
+        failures = await insert(starter, session, starts, whole)
+        if not lost:
+            lost.append(str(UUID(bytes=starts[0].id)))
+            await shop.abort(lost[0])  # somebody has seen it before its caller has
+            raise Disconnected("no answer")
+        return failures
+
+    monkeypatch.setattr(Starter, "_insert", unanswered)
+    started = await shop.start("order", {"n": 1}, key=key)
+    assert [(started.id, started.status)] == [(lost[0], "aborted")]
+    assert evidence.ask("select count(*) from holdfast.instances") == 1
+
+
+async def test_a_server_that_is_away_is_asked_once_for_all_that_share_a_commit(
+    shop: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each caller on its own, one after the other, would wait for all who came before."""
+    await shop.start("order")  # the definition is known
+    asked: list[str] = []
+
+    async def nobody_there(dsn: str) -> Session:
+        asked.append(dsn)
+        raise StoreError("No connection to PostgreSQL.", code="STORE_UNREACHABLE")
+
+    starter = Starter(shop.dsn)
+    monkeypatch.setattr(Session, "open", nobody_there)
+    monkeypatch.setattr(shop, "_starter", starter)
+    answers = await asyncio.gather(*(shop.start("order", key=f"k{n}") for n in range(50)), return_exceptions=True)
+    assert {getattr(answer, "code", None) for answer in answers} == {"STORE_UNREACHABLE"}
+    assert len(asked) == 1
+
+
+async def test_who_is_to_blame_is_found_by_halves(
+    shop: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence.connection.execute("alter table holdfast.instances add check (input->>'poison' is null) not valid")
+    await shop.start("order")
+    sizes: list[int] = []
+    insert: Any = vars(Starter)["_insert"]
+
+    async def counted(starter: Starter, session: Session, starts: Sequence[Start], whole: bool) -> Any:
+        sizes.append(len(starts))
+        return await insert(starter, session, starts, whole)
+
+    monkeypatch.setattr(Starter, "_insert", counted)
+    answers = await asyncio.gather(
+        *(shop.start("order", {"poison": 1} if n == 5 else {}) for n in range(64)), return_exceptions=True
+    )
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, StoreError)] == [5]
+    assert len(sizes) == 13  # once for all, then two halves at each of six levels
+
+
 async def test_a_conflict_in_start_many_stores_nothing(shop: Engine, evidence: Evidence) -> None:
     await shop.start("order", {"n": 0}, key="taken")
     with pytest.raises(Conflict):
@@ -70,12 +149,13 @@ async def test_callers_that_start_again_and_again_keep_two_commits_going(
     under_way: list[int] = []
     seen: list[tuple[int, int]] = []  # starts in a commit, commits beside it
 
-    async def slow(starter: Starter, session: Session, starts: Sequence[Start]) -> None:
+    async def slow(starter: Starter, session: Session, starts: Sequence[Start], whole: bool) -> dict[bytes, Exception]:
         seen.append((len(starts), len(under_way)))
         under_way.append(len(starts))
         for _ in range(20):
             await asyncio.sleep(0)
         under_way.remove(len(starts))
+        return {}
 
     async def callers(total: int) -> None:
         left = iter(range(total))

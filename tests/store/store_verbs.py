@@ -229,6 +229,23 @@ async def delete_old_instances(actor: Actor, world: World) -> AsyncIterator[None
     await actor.conn.commit()
 
 
+def _about_signals(world: World, *rest: Any) -> list[tuple[Any, ...]]:
+    return [(i.id, i.id[15], i.id, *rest) for i in world.members]
+
+
+async def count_attempts(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.session.run([BEGIN, PIN, SQL.count_attempts.rows(_about_signals(world, "a defect"))])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def bury_signals(actor: Actor, world: World) -> AsyncIterator[None]:
+    letters = _about_signals(world, "DEFECT", b"{}", 0)
+    await actor.session.run([BEGIN, PIN, SQL.bury_signals.rows(letters, ME)])
+    yield
+    await actor.session.run([COMMIT])
+
+
 # Callers
 
 
@@ -297,6 +314,6 @@ VERBS: dict[str, Verb] = {
         commit_with_locks, commit_in_one_flush, commit_a_cancel, commit_keyed_waits, claim_work, reclaim_work,
         fire_timers, return_claims, park_work, take_turns, delete_old_instances, start_with_keys,
         start_in_a_transaction, signal_in_a_transaction, signal_a_key_in_a_transaction, cancel_in_a_transaction,
-        migrate_an_instance,
+        migrate_an_instance, count_attempts, bury_signals,
     )
 }  # fmt: skip

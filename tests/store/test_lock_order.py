@@ -34,7 +34,7 @@ TABLES = ("instances", "steps", "step_receipts", "outbox_receipts", "work", "sig
 RACES = {"HF001", "23505", "55P03", "HF404"}
 
 COMMITS = {"commit_with_locks", "commit_in_one_flush", "commit_a_cancel", "commit_keyed_waits"}
-INSTANCE_HOLDERS = COMMITS | {"delete_old_instances", "migrate_an_instance"}
+INSTANCE_HOLDERS = COMMITS | {"delete_old_instances", "migrate_an_instance", "count_attempts", "bury_signals"}
 WORK_HOLDERS = {"claim_work", "reclaim_work", "return_claims", "park_work", "delete_old_instances"}
 
 # waiter → for whom it may wait. Every wait ends: by the other's commit, which waits for nothing, or by lock_timeout.
@@ -59,6 +59,8 @@ MAY_WAIT: dict[str, set[str]] = {
     "park_work": COMMITS | WORK_HOLDERS,
     # The same bucket, for one statement; it holds nothing else.
     "take_turns": {"take_turns"},
+    "count_attempts": set(),
+    "bury_signals": set(),
     "claim_work": set(),
     "reclaim_work": set(),
     "fire_timers": set(),

@@ -113,19 +113,21 @@ def test_an_old_server_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "dsn",
+    ("dsn", "code"),
     [
-        "postgresql://someone:hush-hush@127.0.0.1:1/nowhere",
-        "host=127.0.0.1 port=1 password=hush-hush",
-        "host=/nowhere password=hush-hush",
-        "postgresql://someone:hush-hush@127.0.0.1:notaport/nowhere",
-        "nonsense hush-hush",
+        ("postgresql://someone:hush-hush@127.0.0.1:1/nowhere", "STORE_UNREACHABLE"),
+        ("host=127.0.0.1 port=1 password=hush-hush", "STORE_UNREACHABLE"),
+        ("host=/nowhere password=hush-hush", "STORE_UNREACHABLE"),
+        ("postgresql://someone:hush-hush@127.0.0.1:notaport/nowhere", "DSN_INVALID"),
+        ("host=127.0.0.1 connect_timeout=soon password=hush-hush", "DSN_INVALID"),
+        ("host=127.0.0.1 no_such_option=1 password=hush-hush", "DSN_INVALID"),
+        ("nonsense hush-hush", "DSN_INVALID"),
     ],
 )
-def test_an_unreachable_server_is_named_without_its_password(dsn: str) -> None:
+def test_an_address_that_leads_nowhere_is_told_without_its_password(dsn: str, code: str) -> None:
     with pytest.raises(StoreError) as caught:
         migrate(dsn)
-    assert caught.value.code == "STORE_UNREACHABLE"
+    assert caught.value.code == code
     assert caught.value.hint
     assert "hush-hush" not in f"{caught.value} {caught.value.detail}"
     assert caught.value.__suppress_context__

@@ -6,7 +6,7 @@ so a later release may add fields with defaults without breaking the hash of def
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -94,7 +94,20 @@ def _verify_hash(compiled: Compiled, expected_hash: str | None) -> None:
     )
 
 
-def require_current(compiled: Compiled) -> None:
+class Artifact(Protocol):
+    """What a compiler made, in whatever form it is kept."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def compiler_version(self) -> str: ...
+    @property
+    def format(self) -> int: ...
+
+
+def require_current(compiled: Artifact) -> None:
     """Refuse to start new instances on the output of another compiler; running instances stay on what they pinned."""
     if compiled.compiler_version == COMPILER_VERSION and compiled.format == GRAPH_FORMAT:
         return

@@ -79,11 +79,8 @@ class Catalog:
                 code="DEFINITION_NOT_PUBLISHED",
                 hint="Start a published version.",
             )
-        program = self._programs.get(row.id)
-        if program is None:
-            compiled = load_compiled(row.compiled, row.hash)
-            require_current(compiled)
-            program = self._link(row)
+        program = self._programs.get(row.id) or self._link(row)
+        require_current(program)  # also where a running instance has brought it here
         definition = Definition(row.id, name, row.version, program)
         self._names[org, name, version] = time.monotonic() + FRESH_SECONDS, definition
         if len(self._names) > KEPT_NAMES:

@@ -305,7 +305,7 @@ class Committer:
         ]
         locked = await lock(session, known, claim, signals)
         if claim:
-            self.signals_ready = locked.claimed >= claim
+            self.signals_ready = locked.has_more
             self.hold(locked, ids)
         return await self.write(session, locked, items)
 

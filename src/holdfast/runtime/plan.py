@@ -74,6 +74,7 @@ class Plan:
         self.consumed: list[tuple[bytes, bytes]] = []
         self.buried: list[tuple[QueuedSignal, str, HoldfastError]] = []
         self.broken: list[tuple[Item, Exception]] = []
+        self.halted: set[bytes] = set()  # a signal of theirs is to be tried again, and younger ones stay behind it
         self.receipts: list[tuple[bytes, str, str, bytes]] = []
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
@@ -90,7 +91,8 @@ class Plan:
         await self._lock_keys(session, items)
         known = await find_receipts(session, [content for i in items if (content := _content(i)) is not None])
         for queued in self.locked.signals:
-            await self._take_queued(session, queued)
+            if queued.instance not in self.halted:
+                await self._take_queued(session, queued)
         for item in items:
             content = None if item.receipt is None else _content(item)
             receipt = None if content is None else known[content]
@@ -315,6 +317,8 @@ class Plan:
         self.broken.append((item, failure))
         if item.queued is not None:
             self.consumed.remove((item.queued.instance, item.queued.id))
+            if not isinstance(failure, HoldfastError):  # those are lasting, and the signal is buried
+                self.halted.add(item.instance)
 
     def _bury(self, queued: QueuedSignal, failure: HoldfastError) -> None:
         self.consumed.remove((queued.instance, queued.id))

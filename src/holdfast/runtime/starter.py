@@ -31,6 +31,8 @@ PART = 250  # of a start_many
 TRIES = 5
 ENOUGH_FOR_TWO = 16  # starts that are worth two commits, one made while the other is written
 
+_REFUSALS_OF_DATA = ("22", "23", "54", "P0", "HF")
+
 T = TypeVar("T")
 
 
@@ -44,7 +46,17 @@ class Start(msgspec.Struct, gc=False):
     attributes: bytes | None
     created_by: str | None
     trace: str | None
-    fresh: bool = True  # False: the key was taken by an earlier start
+    found: bytes | None = None  # the instance that was there already: an earlier start's, or this one's own, stored
+    # by a try whose answer was lost
+
+    @property
+    def is_new(self) -> bool:
+        """Nobody has had a chance to run it yet; what was found may be anywhere by now."""
+        return self.found is None
+
+    @property
+    def instance(self) -> bytes:
+        return self.found or self.id
 
 
 def new_id(org: str, key: str | None, business_key: str | None) -> bytes:
@@ -64,6 +76,7 @@ def new_id(org: str, key: str | None, business_key: str | None) -> bytes:
 
 
 Caller: TypeAlias = "tuple[Start, asyncio.Future[None]]"
+Failures: TypeAlias = dict[bytes, Exception]  # by the ids of the starts
 
 
 class Starter:
@@ -91,7 +104,7 @@ class Starter:
         stored: list[tuple[Start, T]] = []
         writes: list[asyncio.Task[None]] = []
         for part in _parts(starts):
-            writes.append(asyncio.create_task(self._write(part)))
+            writes.append(asyncio.create_task(self._write_whole(part)))
             await asyncio.sleep(0)  # off it goes, before this thread is busy again
             stored += [(start, show(start)) for start in part]
         for result in await asyncio.gather(*writes, return_exceptions=True):
@@ -113,7 +126,7 @@ class Starter:
                 task.add_done_callback(self._tasks.discard)
             self._writing += len(batch)
             try:
-                failures = await self._write_isolated(batch)
+                failures = await self._write_apart([start for start, _ in batch])
             finally:
                 self._writing -= len(batch)
             first = self._let_go_first(batch)
@@ -131,33 +144,29 @@ class Starter:
             return len(batch)
         return min(max(everybody // 2 - len(self._waiting), 0), len(batch))
 
-    async def _write_isolated(self, batch: list[Caller]) -> dict[bytes, Exception]:
-        """One caller's bad start must not fail the others that share its commit."""
-        starts = [start for start, _ in batch]
+    async def _write_apart(self, starts: Sequence[Start]) -> Failures:
+        """One caller's bad start must not fail the others that share its commit: it is found by halves. What is not
+        about data would fail every one of them, each after its own patience, so it answers all at once."""
         try:
-            await self._write(starts, gated=False)
+            return await self._write(starts)
         except Exception as failure:
-            if len(starts) == 1:
-                return {starts[0].id: failure}
-        else:
-            return {}
-        failures: dict[bytes, Exception] = {}
-        for start in starts:
-            try:
-                await self._write([start], gated=False)
-            except Exception as failure:
-                failures[start.id] = failure
-        return failures
+            if len(starts) == 1 or not _is_about_data(failure):
+                return {start.id: failure for start in starts}
+        half = len(starts) // 2
+        return await self._write_apart(starts[:half]) | await self._write_apart(starts[half:])
 
-    async def _write(self, starts: Sequence[Start], *, gated: bool = True) -> None:
-        if gated:
-            async with self._available:
-                await self._write(starts, gated=False)
-            return
+    async def _write_whole(self, starts: Sequence[Start]) -> None:
+        async with self._available:
+            await self._write(starts, whole=True)
+
+    async def _write(self, starts: Sequence[Start], *, whole: bool = False) -> Failures:
+        """Store them in one commit, without those whose keys say something else; `whole`: all of them or none."""
         for attempt in range(TRIES):
+            for start in starts:
+                start.found = None  # an earlier try was rolled back, or its answer was lost
             session = self._free.pop() if self._free else await Session.open(self._dsn)
             try:
-                await self._insert(session, starts)
+                failures = await self._insert(session, starts, whole)
             except DatabaseError as error:
                 await self._give_back(session)
                 if error.sqlstate[:2] in ("40", "55") and attempt + 1 < TRIES:
@@ -173,15 +182,14 @@ class Starter:
                 raise
             except Disconnected:
                 await session.close()
-                if attempt + 1 == TRIES:
-                    raise StoreError(
-                        "The connection was lost while starting.",
-                        code="STORE_UNREACHABLE",
-                        hint="Check that the server is up, and start it again; with the same key it starts once.",
-                    ) from None
             else:
                 self._free.append(session)
-                return
+                return failures
+        raise StoreError(
+            "The connection was lost while starting.",
+            code="STORE_UNREACHABLE",
+            hint="Check that the server is up, and start it again; with the same key it starts once.",
+        )
 
     async def _give_back(self, session: Session) -> None:
         """After a refusal; a connection that ended meanwhile has rolled back by itself."""
@@ -192,39 +200,60 @@ class Starter:
         else:
             self._free.append(session)
 
-    async def _insert(self, session: Session, starts: Sequence[Start]) -> None:
+    async def _insert(self, session: Session, starts: Sequence[Start], whole: bool) -> Failures:
         """Ids were made before the first try, so a repeated insert after a lost answer finds itself."""
         if all(s.key is None for s in starts):  # nobody to meet, so no order to keep
             insert = SQL.start_instances.rows([_instance_row(s) for s in starts], None)
-            await session.run([BEGIN, PIN, insert, COMMIT])
-            return
+            results = await session.run([BEGIN, PIN, insert, COMMIT])
+            if results[2].ntuples < len(starts):
+                _mark_known(starts, rows(results[2]))
+            return {}
         ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
         insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
         results = await session.run([BEGIN, PIN, insert])
-        inserted = {row[0] for row in rows(results[2])}
-        taken = [s for s in ordered if s.id not in inserted]
-        if taken:
-            await self._compare(session, taken)
+        _mark_known(ordered, rows(results[2]))
+        taken = [s for s in ordered if s.found is not None and s.key is not None]
+        failures = await self._compare(session, taken) if taken else {}
+        if failures and whole:
+            raise next(iter(failures.values()))
         await session.run([COMMIT])
+        return failures
 
-    async def _compare(self, session: Session, taken: list[Start]) -> None:
+    async def _compare(self, session: Session, taken: list[Start]) -> Failures:
+        """What holds the keys, and which of the starts meant something else."""
         wanted = [
             (s.org, s.definition.name, s.key or "", s.id[15], s.input, ordinal) for ordinal, s in enumerate(taken)
         ]
         [result] = await session.run([SQL.find_started.rows(wanted)])
+        if result.ntuples < len(taken):
+            raise DatabaseError("40001", "an instance that held a key vanished meanwhile", "find_started")
+        failures: Failures = {}
         for ordinal, id, same in rows(result):
             start = taken[read_int(ordinal)]
+            start.found = id
             if same != b"\1":
-                raise Conflict(
+                failures[start.id] = Conflict(
                     f"The key {start.key!r} was already used for {start.definition.name!r} with another input.",
                     code="IDEMPOTENCY_KEY_REUSED",
                     hint="Use a new key for a new start.",
                 )
-            start.fresh = start.id == id
-            start.id = id
+        return failures
 
 
-def _answer(batch: list[Caller], failures: dict[bytes, Exception]) -> None:
+def _mark_known(starts: Sequence[Start], inserted: Sequence[Sequence[bytes]]) -> None:
+    """Whatever was not inserted was there before: itself, unless its key turns out to belong to another."""
+    new = {row[0] for row in inserted}
+    for start in starts:
+        if start.id not in new:
+            start.found = start.id
+
+
+def _is_about_data(failure: Exception) -> bool:
+    """Whether the database takes offence at what one of the starts says, and not at something they share."""
+    return isinstance(failure, StoreError) and str(failure.detail.get("sqlstate", "")).startswith(_REFUSALS_OF_DATA)
+
+
+def _answer(batch: list[Caller], failures: Failures) -> None:
     for start, done in batch:
         if done.done():
             continue

@@ -41,6 +41,7 @@ from holdfast.store.session import DatabaseError, Disconnected, Session
 log = logging.getLogger("holdfast.worker")
 
 LOOK_AGAIN = 0.1  # seconds that queued work waits at most while there is little room for it
+AGAIN_SECONDS = 0.1  # until a signal that could not be decided upon is tried again
 
 
 class Worker:
@@ -229,6 +230,8 @@ class Worker:
                     self._notifier.hint()
                     if decision.effects and self.effects is not None:
                         self.effects.wake()
+        if plan.halted:
+            self._loop.call_later(AGAIN_SECONDS, self.wake)
         if self._is_full and len(self._held) < self._capacity:
             self._look_again()
         self._stopping.tell()

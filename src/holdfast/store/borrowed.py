@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.moments import seconds, to_datetime
-from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused
+from holdfast.errors import Conflict, DefinitionError, Forbidden, HoldfastError, NotFound, PayloadError, Refused
 from holdfast.store.connections import Origin, fetch_value, origin_of
 from holdfast.store.reads import Instance
 from holdfast.store.timers import Later
@@ -130,18 +130,19 @@ _REFUSALS: Final[dict[str, tuple[type[HoldfastError], str]]] = {
 
 
 # Functions that refuse for one reason only.
-_REFUSERS: Final = {
-    "refuse_terminal": "INSTANCE_OVER",
-    "refuse_version": "VERSION_CONFLICT",
-    "refuse_closed_task": "TASK_OVER",
-    "refuse_held_task": "TASK_CLAIMED",
+_REFUSERS: Final[dict[str, tuple[type[HoldfastError], str]]] = {
+    "refuse_terminal": (Conflict, "INSTANCE_OVER"),
+    "refuse_version": (Conflict, "VERSION_CONFLICT"),
+    "refuse_closed_task": (Conflict, "TASK_OVER"),
+    "refuse_held_task": (Conflict, "TASK_CLAIMED"),
+    "refuse_stale": (DefinitionError, "WORKFLOW_COMPILER_STALE"),
 }
 
 
 def _refuse(verb: str, origin: Origin, error: Exception) -> NoReturn:
     kind, usual = _REFUSALS.get(origin.sqlstate, (HoldfastError, "VERB_REFUSED"))
-    code = _CODES.get((verb, origin.sqlstate), usual)
-    code = next((name for refuser, name in _REFUSERS.items() if refuser in origin.context), code)
+    meant = kind, _CODES.get((verb, origin.sqlstate), usual)
+    kind, code = next((known for refuser, known in _REFUSERS.items() if refuser in origin.context), meant)
     raise kind(f"{origin.message}.", code=code, hint=origin.hint) from error
 
 

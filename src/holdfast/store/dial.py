@@ -69,6 +69,8 @@ async def dial(dsn: str) -> Dialled:
             raise
     except TimeoutError:
         raise no_connection(psycopg.OperationalError("it takes connections and does not answer")) from None
+    except psycopg.ProgrammingError:
+        raise unreadable() from None
     except psycopg.Error as failure:
         raise no_connection(failure) from None
 
@@ -83,6 +85,8 @@ def dial_blocking(dsn: str) -> psycopg.Connection[Any]:
         except BaseException:
             connection.close()
             raise
+    except psycopg.ProgrammingError:
+        raise unreadable() from None
     except psycopg.Error as failure:
         raise no_connection(failure) from None
     return connection
@@ -126,10 +130,29 @@ def complete(options: dict[str, Any]) -> None:
         options.setdefault("target_session_attrs", "read-write")
 
 
-def _completed(dsn: str) -> str:
-    options = conninfo_to_dict(dsn)
+def read_address(dsn: str) -> dict[str, Any]:
+    """What a DSN says, and what it leaves open."""
+    try:
+        options = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise unreadable() from None
+    if not all(port.isdecimal() or not port for port in str(options.get("port", "")).split(",")):
+        raise unreadable() from None
     complete(options)
-    return make_conninfo("", **options)
+    return options
+
+
+def unreadable() -> StoreError:
+    """Without a word of the driver's, which quotes the text it could not read, password and all."""
+    return StoreError(
+        "The database address cannot be read.",
+        code="DSN_INVALID",
+        hint="Write it as postgresql://user:password@host:port/database.",
+    )
+
+
+def _completed(dsn: str) -> str:
+    return make_conninfo("", **read_address(dsn))
 
 
 def _is_relayed(connection: psycopg.BaseConnection[Any], answer: tuple[Any, ...] | None) -> bool:

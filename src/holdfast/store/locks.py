@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,8 +37,9 @@ class Locked(msgspec.Struct, gc=False):
     instances: dict[bytes, Instance]
     inputs: dict[bytes, bytes]  # of instances that have not been decided upon yet
     signals: list[QueuedSignal]
-    claimed: int  # signal rows the claim found
+    claimed: int  # instances the claim found
     unreadable: dict[bytes, HoldfastError] = {}  # locked, but their snapshots make no sense to this release
+    has_more: bool = False  # the queue may hold more signals than were read
 
 
 async def lock(
@@ -74,6 +76,7 @@ async def lock(
             if row[0] not in locked.instances:
                 _take(locked, row)
     await _read_signals(session, locked, bool(claim), signals)
+    locked.has_more = claim > 0 and (locked.claimed >= claim or _is_crowded(locked, signals))
     return locked
 
 
@@ -95,6 +98,13 @@ async def _read_signals(session: Session, locked: Locked, claimed: bool, most: i
         locked.signals.append(
             QueuedSignal(instance, id, kind.decode(), payload[1:], read_int(attempts), trace and trace.decode())
         )
+
+
+def _is_crowded(locked: Locked, most: int) -> bool:
+    """An instance has at least as many signals as are read of one."""
+    if len(locked.signals) < most:
+        return False
+    return max(Counter(signal.instance for signal in locked.signals).values()) >= most
 
 
 def _take(locked: Locked, row: Sequence[Any]) -> None:

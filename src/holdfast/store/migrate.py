@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from holdfast.errors import StoreError
-from holdfast.store.dial import asks_for_writes, complete, read_only
+from holdfast.store.dial import asks_for_writes, read_address, read_only, unreadable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -72,18 +72,11 @@ def _statement(name: str) -> bytes:
 
 
 def _connect(dsn: str) -> Connection:
-    try:
-        options = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
-        # The driver's message quotes the text it could not read, password and all.
-        raise StoreError(
-            "The database address cannot be read.",
-            code="STORE_UNREACHABLE",
-            hint="Write it as postgresql://user:password@host:port/database.",
-        ) from None
-    complete(options)
+    options = read_address(dsn)
     try:
         connection = psycopg.connect(make_conninfo("", **options), autocommit=True, prepare_threshold=None)
+    except psycopg.ProgrammingError:
+        raise unreadable() from None
     except psycopg.OperationalError as failure:
         raise (read_only() if asks_for_writes(failure) else _unreachable(options, failure)) from None
     try:

@@ -86,7 +86,7 @@ class Starting(Reading):
         start = await self._prepared(flow, input, key, None, None, told, by, capabilities)
         with self.committer.snapshots.watch(start.id) as news:
             view = await self._store(start, partition_id, correlation_id)
-            return await self._standing(start.id, news, timeout, view)
+            return await self._standing(start.instance, news, timeout, view)
 
     async def _prepared(
         self,
@@ -124,7 +124,7 @@ class Starting(Reading):
                 return await self._start_here(start, partition, correlation)
             await self._starter.start(start)
         self._announce()
-        return pending(start) if start.fresh else await self.get(str(UUID(bytes=start.id)))
+        return pending(start) if start.is_new else await self.get(str(UUID(bytes=start.instance)))
 
     async def start_many(
         self,
@@ -163,7 +163,7 @@ class Starting(Reading):
             )
             stored = await self._starter.start_many(starts, pending)
         self._announce()
-        return [view if start.fresh else await self.get(UUID(bytes=start.id)) for start, view in stored]
+        return [view if start.is_new else await self.get(UUID(bytes=start.instance)) for start, view in stored]
 
     async def _start_here(self, start: Start, partition: str | None, correlation: str | None) -> Instance:
         """A worker runs in this process: the first step opens in the commit that stores the instance."""

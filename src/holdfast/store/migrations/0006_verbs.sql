@@ -102,11 +102,34 @@ begin
 end
 $$;
 
+-- The compiler of the release this schema belongs to; a release with another one brings a migration that says so.
+create function holdfast.compiler_version() returns text
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return '1';
+end
+$$;
+
+-- New instances only: those that run stay on what they pinned.
+create function holdfast.refuse_stale(flow text, version int, compiler text) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if compiler is distinct from holdfast.compiler_version() then
+        raise exception '"%" version % was compiled by compiler %, this is compiler %', flow, version, compiler,
+            holdfast.compiler_version()
+            using errcode = 'HF422', hint =
+                'Publish the definition as a new version; running instances keep the old one until they are migrated.';
+    end if;
+end
+$$;
+
 -- The newest published definition that can be executed; an organisation's own comes before the system's.
 create function holdfast.startable(flow text, version int, tenant text, out definition_id uuid, out flow_version int)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    compiler text;
 begin
-    select d.id, d.version into definition_id, flow_version
+    select d.id, d.version, d.compiler_version into definition_id, flow_version, compiler
     from holdfast.definitions d
     where d.org_id in (tenant, '_system')
       and d.kind in ('saga', 'steps', 'machine', 'effective')
@@ -119,6 +142,7 @@ begin
         raise exception 'There is no published flow "%"%', flow, coalesce(' in version ' || startable.version, '')
             using errcode = 'HF404', hint = format('Publish it for organisation "%s" first.', tenant);
     end if;
+    perform holdfast.refuse_stale(flow, flow_version, compiler);
 end
 $$;
 
@@ -431,7 +455,7 @@ revoke all on function
     holdfast.acting_org, holdfast.check_name, holdfast.check_payload, holdfast.check_attributes, holdfast.wake_workers,
     holdfast.status_of,
     holdfast.refuse_terminal, holdfast.refuse_version, holdfast.check_due, holdfast.actor_of, holdfast.actor_with,
-    holdfast.startable,
+    holdfast.compiler_version, holdfast.refuse_stale, holdfast.startable,
     holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get, holdfast.signal_digest
     from public;
 grant execute on function holdfast.start, holdfast.signal, holdfast.signal_key, holdfast.cancel, holdfast.get

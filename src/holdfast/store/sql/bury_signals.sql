@@ -1,8 +1,13 @@
--- Move signals that cannot be applied to the dead letters, envelope and reason kept, and say so in the audit trail.
-with gone as (
-    delete from holdfast.signals t
-    using unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::text[], $5::jsonb[], $6::int[])
+-- Move signals that cannot be applied to the dead letters, envelope and reason kept, and say so in the audit trail. Who has
+-- the instance now has its signals, too: they stay, and are found unfit again.
+with held as materialized (
+    select u.* from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::text[], $5::jsonb[], $6::int[])
         as u(instance, bucket, id, reason, error, tried)
+    join holdfast.instances i on i.id = any(array[u.instance]) and i.bucket = u.bucket
+    for no key update of i skip locked
+), gone as (
+    delete from holdfast.signals t
+    using held u
     where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.id = u.id
     returning t.*, u.reason, u.error as failure, u.tried
 ), letters as (
