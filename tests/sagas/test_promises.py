@@ -213,6 +213,15 @@ def test_a_step_that_ran_again_after_a_pause() -> None:
     check(tale(rows=again("b"), calls=called_again("b", 1), answered=("b",)))
 
 
+def test_a_step_that_succeeded_twice_in_one_run() -> None:
+    twice = Flow("twice").step("a", "work", retries=2).build()
+    rows = [Row("a", "forward", 0, "completed", "completed", (1, 0), (2, 0), calls=2)]
+    calls = [Call(2 * n + (what == "done"), "a", n, what, 1) for n in (1, 2) for what in ("begun", "done")]
+    with pytest.raises(AssertionError, match="a succeeded 2 times in 1 runs"):
+        check(Tale(twice, "completed", rows, calls))
+    check(Tale(twice, "completed", rows, calls, killed=frozenset({1})))
+
+
 def test_a_step_that_completed_without_a_call_that_did() -> None:
     with pytest.raises(AssertionError, match="b completed, and no call of it did"):
         check(tale(calls=[call for call in tale().calls if (call.step, call.what) != ("b", "done")]))
