@@ -183,7 +183,7 @@ def _check_begun(tale: Tale, name: str, rows: list[Row], calls: list[Call], limi
     counted = sum(row.calls for row in rows)
     assert len(begun) <= counted, f"{name} was called {len(begun)} times, {counted} were counted"
     if not tale.killed:
-        # One that was told to stop before its turn came was counted and never made; so is one that dies before it begins.
+        # One that was told to stop before its turn came was counted and never made, like one that died first.
         untold = sum(row.calls for row in rows if row.status not in ("cancelled", "skipped"))
         assert len(begun) >= untold, f"{name} was called {len(begun)} times, {untold} were counted"
 
