@@ -25,10 +25,11 @@ async def pay(ctx: Context, data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "paid": True}
 
 
+FORM = {"type": "object", "properties": {"total": {"type": "number", "maximum": 1000}}}  # a JSON Schema
 EXPENSE = (
     Flow("expense_approval")
     .step("collect", collect)
-    .human("approve", roles=["manager"], due=2 * DAY, priority=80, form={"fields": ["comment"]})
+    .human("approve", roles=["manager"], due=2 * DAY, priority=80, form=FORM)
     .step("pay", pay)
     .build()
 )
@@ -55,7 +56,7 @@ async def run(engine: Engine) -> None:
 
     reached = await asyncio.gather(*(reach_for(engine, task, person) for person in ("ann", "ben")))
     [holder] = [person for person in reached if person is not None]
-    await engine.decide(task.id, by=holder, decision="confirmed", comment="within budget")
+    await engine.decide(task.id, by=holder, decision="confirmed", comment="within budget", data=task.payload)
     await engine.drain()
 
     ended = await engine.get(instance.id)

@@ -6,8 +6,8 @@
                                            unbook
 
 A rejection ends the flow as `aborted` and takes nothing back, so nothing that needs undoing stands before the question.
-A cancel does take back, also after the approval. It runs on the database of HOLDFAST_DSN, otherwise on the embedded
-PostgreSQL.
+A cancel does take back, also after the approval. Whoever confirms fills in the form: which account pays. It runs on the
+database of HOLDFAST_DSN, otherwise on the embedded PostgreSQL.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ import asyncio
 from typing import Any
 
 from holdfast import Context, Engine, Flow
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, InputInvalid
+from holdfast.store.tasks import Task
 
 Purchase = dict[str, Any]
 DAY = 86_400
+FORM = {
+    "type": "object",
+    "properties": {"account": {"enum": ["office", "travel"]}},
+    "required": ["account"],
+}  # a JSON Schema: what is confirmed has to fit it
 booked: dict[str, int] = {}
 
 
@@ -43,7 +49,7 @@ async def order(ctx: Context, purchase: Purchase) -> Purchase:
 PURCHASE = (
     Flow("purchase")
     .step("check_budget", check_budget)
-    .human("approve", roles=["manager"], due=2 * DAY, form={"fields": ["comment"]})
+    .human("approve", roles=["manager"], due=2 * DAY, form=FORM)
     .step("book", book).on_failure("unbook", unbook)
     .wait_event("delivery_date")
     .step("order", order)
@@ -51,13 +57,13 @@ PURCHASE = (
 )  # fmt: skip
 
 
-async def ask(engine: Engine, what: str, price: int) -> tuple[str, str]:
+async def ask(engine: Engine, what: str, price: int) -> tuple[str, Task]:
     """The instance, and the task it waits for."""
     instance = await engine.start("purchase", {"what": what, "price": price}, by="eve")
     await engine.drain(timeout=30)
     [task] = await engine.tasks(instance.id)
     print(f"\n{what}: {task.node} waits for one of {task.roles}")
-    return instance.id, task.id
+    return instance.id, task
 
 
 async def tell(engine: Engine, id: str) -> str:
@@ -69,9 +75,14 @@ async def tell(engine: Engine, id: str) -> str:
 
 async def confirmed(engine: Engine) -> None:
     id, task = await ask(engine, "desk", 800)
-    await engine.decide(task, by="ann", decision="confirmed", comment="fits the budget")
     try:
-        await engine.decide(task, by="ben", decision="rejected")
+        await engine.decide(task.id, by="ann", decision="confirmed")
+    except InputInvalid as refusal:
+        print(f"  {refusal.code}: {refusal.misfits[0].message}")
+    paid = {**task.payload, "account": "office"}
+    await engine.decide(task.id, by="ann", decision="confirmed", comment="fits the budget", data=paid)
+    try:
+        await engine.decide(task.id, by="ben", decision="rejected")
     except Conflict as refusal:
         print(f"  too late for ben: {refusal.message}")
     await engine.drain(timeout=30)
@@ -81,15 +92,15 @@ async def confirmed(engine: Engine) -> None:
 
 async def rejected(engine: Engine) -> None:
     id, task = await ask(engine, "golden desk", 9_000)
-    await engine.decide(task, by="ann", decision="rejected", comment="really?")
+    await engine.decide(task.id, by="ann", decision="rejected", comment="really?")
     assert await tell(engine, id) == "aborted"
-    decided = await engine.task(task)
+    decided = await engine.task(task.id)
     print(f"  {decided.decision} by {decided.decided_by}: {decided.comment}")
 
 
 async def withdrawn(engine: Engine) -> None:
     id, task = await ask(engine, "second desk", 700)
-    await engine.decide(task, by="ann", decision="confirmed")
+    await engine.decide(task.id, by="ann", decision="confirmed", data={**task.payload, "account": "office"})
     await engine.drain(timeout=30)
     assert "second desk" in booked
     await engine.cancel(id, by="eve", reason="The first one will do.")

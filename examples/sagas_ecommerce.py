@@ -5,8 +5,8 @@
     reserve ── charge ── ◆ paid ── pack ── ship
     release    refund              unpack
 
-Three orders: one arrives, one has a card without money, one lives where the courier does not go. It runs on the
-database of HOLDFAST_DSN, otherwise on the embedded PostgreSQL.
+Four orders: one arrives, one has a card without money, one lives where the courier does not go, one wants more than
+there is. It runs on the database of HOLDFAST_DSN, otherwise on the embedded PostgreSQL.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ parcels: set[int] = set()
 
 
 async def reserve(ctx: Context, order: dict[str, Any]) -> dict[str, Any]:
+    if stock[order["item"]] < order["quantity"]:
+        raise DoNotRetry("There are not enough in stock.")
     stock[order["item"]] -= order["quantity"]
     return order
 
 
 async def release(ctx: Context, undo: dict[str, Any]) -> None:
-    """A compensation gets what the step got, and what it answered: null where it failed."""
-    stock[undo["input"]["item"]] += undo["input"]["quantity"]
+    """A compensation gets what the step got, and what it answered: null where it failed, and then nothing was taken."""
+    if undo["output"] is None:
+        return
+    stock[undo["output"]["item"]] += undo["output"]["quantity"]
 
 
 async def charge(ctx: Context, order: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +45,9 @@ async def charge(ctx: Context, order: dict[str, Any]) -> dict[str, Any]:
 
 async def refund(ctx: Context, undo: dict[str, Any]) -> None:
     """It is called for a charge that failed as well: only what was paid is paid back."""
-    if undo["output"] is not None:
-        account[undo["output"]["customer"]] -= undo["output"]["amount"]
+    if undo["output"] is None:
+        return
+    account[undo["output"]["customer"]] -= undo["output"]["amount"]
 
 
 async def pack(ctx: Context, order: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +80,7 @@ ORDERS = [
     {**CUSTOMER, "number": 1, "customer": "ann"},
     {**CUSTOMER, "number": 2, "customer": "ben", "card": "empty"},
     {**CUSTOMER, "number": 3, "customer": "cleo", "country": "Atlantis"},
+    {**CUSTOMER, "number": 4, "customer": "dan", "quantity": 100},
 ]
 
 
@@ -94,8 +100,9 @@ async def main() -> None:
         async with engine.worker():
             statuses = [await place(engine, order) for order in ORDERS]
     print(f"\nIn stock: {stock['kettle']}; paid: {dict(+account)}; packed: {sorted(parcels)}")
-    assert statuses == ["completed", "failed", "failed"]
+    assert statuses == ["completed", "failed", "failed", "failed"]
     assert stock["kettle"] == 8, "the order that was not paid gave its kettle back, the two paid ones keep theirs"
+    # and the order of too many, which took nothing, put nothing back
     assert +account == Counter(ann=40, cleo=40), "behind the save point the money stays: cleo gets another courier"
     assert parcels == {1}, "what was packed behind the save point is unpacked"
     print("Everything is where it should be.")

@@ -4,8 +4,9 @@
 
 The program starts `holdfast worker sagas_services:orders`, `…:payments` and `…:shipping` as separate processes; itself
 it only starts flows and waits for their end. The services come after the orders, on purpose: a step waits for whoever
-has its handler, and nothing fails. One order cannot be shipped, so the payment is refunded, by the payment service. It
-runs on the database of HOLDFAST_DSN, otherwise on the embedded PostgreSQL.
+has its handler, and nothing fails. One order cannot be shipped, so the payment is refunded, by the payment service; one
+cannot be paid, so there is nothing to refund. It runs on the database of HOLDFAST_DSN, otherwise on the embedded
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -59,10 +60,15 @@ def payments(engine: Engine) -> None:
 
 
 async def charge(ctx: Context, order: Order) -> Order:
+    if order.get("card") == "empty":
+        raise DoNotRetry("There is no money on the card.")
     return signed(order | {"payment": ctx.idempotency_key[:8]}, "charge")
 
 
 async def refund(ctx: Context, undo: dict[str, Any]) -> Order:
+    """It is called for a charge that failed as well, which has no output: then there is no payment to give back."""
+    if undo["output"] is None:
+        return signed({"refunded": None}, "refund")
     return signed({"refunded": undo["output"]["payment"]}, "refund")
 
 
@@ -98,23 +104,34 @@ def service(name: str, dsn: str) -> Iterator[int]:
         process.wait()
 
 
+async def taken_back(engine: Engine, id: str) -> dict[str, Any]:
+    """What each compensation answered."""
+    return {step.name: step.output for step in await engine.steps(id) if step.kind == "compensate"}
+
+
 async def main() -> None:
     async with Engine() as engine:
         await engine.publish(FLOW)
         near = await engine.start("service_order", {"country": "Norway"})
         far = await engine.start("service_order", {"country": "Atlantis"})
-        print(f"two orders are {near.status}: none of the services runs yet")
+        poor = await engine.start("service_order", {"country": "Norway", "card": "empty"})
+        print(f"three orders are {near.status}: none of the services runs yet")
         with ExitStack() as running:
             pids = {name: running.enter_context(service(name, engine.dsn)) for name in SERVICES}
             near = await engine.wait(near.id, timeout=60)
             far = await engine.wait(far.id, timeout=60)
-        undone = {step.name: step.output for step in await engine.steps(far.id) if step.kind == "compensate"}
+            poor = await engine.wait(poor.id, timeout=60)
+        undone = await taken_back(engine, far.id)
+        unpaid = await taken_back(engine, poor.id)
     print(f"To Norway:   {near.status}, done by {near.data['by']}")
     print(f"To Atlantis: {far.status}, taken back by {undone}")
-    assert (near.status, far.status) == ("completed", "failed")
+    print(f"Not paid:    {poor.status}, taken back by {unpaid}")
+    assert (near.status, far.status, poor.status) == ("completed", "failed", "failed")
     assert near.data["by"] == {"take": pids["orders"], "charge": pids["payments"], "ship": pids["shipping"]}
     assert undone["refund"]["by"] == {"refund": pids["payments"]}, "what payments did, payments takes back"
-    assert undone["drop"]["by"] == {"drop": pids["orders"]}
+    assert undone["refund"]["refunded"] is not None
+    assert unpaid["refund"]["refunded"] is None, "the charge itself had failed"
+    assert undone["drop"]["by"] == unpaid["drop"]["by"] == {"drop": pids["orders"]}
     print("Every step ran where its handler is.")
 
 

@@ -15,7 +15,6 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PAGE = ROOT / "docs" / "reliability.md"
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,12 @@ def write_json(figures: list[Figure], *, whole: bool) -> Path:
     return path
 
 
-def write_page(figures: list[Figure], facts: dict[str, str]) -> None:
-    """Replace what stands between the two markers; everything else on the page is written by hand."""
-    head, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, tail = rest.partition(END)
+def write_page(figures: list[Figure], facts: dict[str, str], part: str = "figures") -> None:
+    """Replace what stands between the two markers of a part; everything else on the page is written by hand."""
+    begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+    head, _, rest = PAGE.read_text().partition(begin)
+    _, found, tail = rest.partition(end)
+    assert found, f"{PAGE.name} has no place for {part}"
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     known = "\n".join(f"- {name}: {value}" for name, value in {**machine(), **facts}.items())
-    PAGE.write_text(f"{head}{BEGIN}\n\nRun on {when}.\n\n{table(figures)}\n\n{known}\n\n{END}{tail}")
+    PAGE.write_text(f"{head}{begin}\n\nRun on {when}.\n\n{table(figures)}\n\n{known}\n\n{end}{tail}")

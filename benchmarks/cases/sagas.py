@@ -86,4 +86,4 @@ def branches(bench: Bench) -> list[Row]:
 def cancel(bench: Bench) -> list[Row]:
     """1,000 running branches are cancelled by another client: the last handler hears of it within a second."""
     took = [run(bench, "cancel", width=1_000)["seconds"] for _ in range(bench.rounds)]
-    return [Row("from the commit of a cancel to the last of 1,000 handlers", max(took), Bar("≤", 1.0, "s"))]
+    return [Row("from the call of a cancel to the last of 1,000 handlers", max(took), Bar("≤", 1.0, "s"))]

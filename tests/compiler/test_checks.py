@@ -162,6 +162,16 @@ CASES: list[tuple[str, str, Graph]] = [
         shape("b fork:split a met:join end:end", "fork>a fork>b a>met b>met b>fork:error met>end"),
     ),
     (
+        "BAD_FORM",
+        "nodes.sign.form.properties.n.type",
+        graph([node("sign", "human", form={"properties": {"n": {"type": "nonsense"}}}), END], [edge("sign", "end")]),
+    ),
+    (
+        "BAD_FORM",
+        "nodes.sign.form",
+        graph([node("sign", "approval", form={"$ref": "https://example.org/x"}), END], [edge("sign", "end")]),
+    ),
+    (
         "END_IN_SCOPE",
         "nodes.end",
         shape("fork:split a b end:end", "fork>a fork>b a>end b>end", kind="effective"),

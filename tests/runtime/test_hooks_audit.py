@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -72,6 +74,98 @@ async def test_a_sink_may_be_asynchronous_and_may_fail(engine: Engine, caplog: p
     assert (await engine.get(order.id)).status == "completed"
     assert sorted(lines) == ["flow_completed", "flow_started", "step_called"]
     assert "could not be written" in caplog.text
+
+
+# --- how a call ended -------------------------------------------------------------------------------------------------
+
+
+async def panics(ctx: Context, data: Any) -> None:
+    raise SystemExit("out of here")
+
+
+def panics_in_a_thread(ctx: Context, data: Any) -> None:
+    raise SystemExit("out of here")
+
+
+async def cancels_itself(ctx: Context, data: Any) -> None:
+    raise asyncio.CancelledError
+
+
+def cancels_itself_in_a_thread(ctx: Context, data: Any) -> None:
+    raise asyncio.CancelledError
+
+
+async def hangs(ctx: Context, data: Any) -> None:
+    await asyncio.Event().wait()
+
+
+def hangs_in_a_thread(ctx: Context, data: Any) -> None:
+    while ctx.heartbeat():
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("handler", "timeout", "code"),
+    [
+        (panics, None, "SystemExit"),
+        (panics_in_a_thread, None, "SystemExit"),
+        (cancels_itself, None, "CancelledError"),
+        (cancels_itself_in_a_thread, None, "CancelledError"),
+        (hangs, 0.05, "STEP_TIMEOUT"),
+        (hangs_in_a_thread, 0.05, "STEP_TIMEOUT"),
+    ],
+)
+async def test_whatever_ends_a_call_is_told_as_the_failure_it_is(
+    engine: Engine, handler: Any, timeout: float | None, code: str
+) -> None:
+    lines, registry = list[dict[str, Any]](), CollectorRegistry()
+    engine.use(Metrics(registry), Audit(lines.append))
+    await engine.publish(Flow("order").step("charge", handler, timeout=timeout).build())
+    order = await engine.start("order")
+    await engine.drain(timeout=30)
+    [line] = [line for line in lines if line["what"] == "step_called"]
+    [step] = [step for step in await engine.steps(order.id) if step.name == "charge"]
+    assert (line["outcome"], line["error"]["code"]) == ("failed", code)
+    assert line["error"] == {"code": step.error["code"], "message": step.error["message"]}
+    labels = {"flow": "order", "step": "charge", "outcome": "failed"}
+    assert registry.get_sample_value("holdfast_step_calls_total", labels) == 1
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+async def test_a_call_that_was_told_to_stop_is_stopped(engine: Engine, timeout: float | None) -> None:
+    lines, registry = list[dict[str, Any]](), CollectorRegistry()
+    engine.use(Metrics(registry), Audit(lines.append))
+    begun = asyncio.Event()
+
+    async def waits(ctx: Context, data: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await engine.publish(Flow("order").step("charge", waits, timeout=timeout).build())
+    async with engine.worker():
+        order = await engine.start("order")
+        await begun.wait()
+        await engine.cancel(order.id, by="ops", reason="enough")
+        await engine.wait(order.id, timeout=30)
+    assert [line["outcome"] for line in lines if line["what"] == "step_called"] == ["stopped"]
+    labels = {"flow": "order", "step": "charge", "outcome": "stopped"}
+    assert registry.get_sample_value("holdfast_step_calls_total", labels) == 1
+
+
+async def test_a_call_that_its_worker_leaves_behind_is_stopped(engine: Engine) -> None:
+    lines: list[dict[str, Any]] = []
+    engine.use(Audit(lines.append))
+    begun = asyncio.Event()
+
+    async def waits(ctx: Context, data: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await engine.publish(Flow("order").step("charge", waits).build())
+    async with engine.worker(grace=0.05):
+        await engine.start("order")
+        await begun.wait()
+    assert [line["outcome"] for line in lines if line["what"] == "step_called"] == ["stopped"]
 
 
 async def test_metrics_count_flows_and_calls_by_outcome(engine: Engine) -> None:

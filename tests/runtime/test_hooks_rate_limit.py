@@ -146,6 +146,15 @@ async def _all_at(engine: Engine, orders: list[str]) -> bool:
     return all(any(s.name == "reserve" and s.status == "completed" for s in found) for found in steps)
 
 
+@pytest.mark.parametrize(("flow", "step"), [("orders:eu", "charge"), ("orders", "eu:charge"), ("a::b", ":c:")])
+async def test_names_with_colons_are_limited_too(engine: Engine, flow: str, step: str) -> None:
+    engine.use(RateLimit(f"{flow}:{step}", rate=0.001, burst=1))
+    await engine.publish(Flow(flow).step(step, echo).build())
+    orders = await engine.start_many(flow, [{}] * 3)
+    await engine.drain(timeout=30)
+    assert sorted([await attempts(engine, o.id, step) for o in orders]) == [0, 0, 1]
+
+
 async def test_what_waits_for_its_turn_is_cancelled_at_once(engine: Engine, evidence: Evidence) -> None:
     engine.use(RateLimit("order:charge", rate=0.001, burst=1))
     await engine.publish(LIMITED)
@@ -313,6 +322,8 @@ async def test_a_wait_has_an_end(engine: Engine, evidence: Evidence) -> None:
         ("order", {"rate": 1}),
         (":charge", {"rate": 1}),
         ("order:", {"rate": 1}),
+        (":", {"rate": 1}),
+        ("", {"rate": 1}),
         ("order:charge", {"rate": 0}),
         ("order:charge", {"rate": -1}),
         ("order:charge", {"rate": float("nan")}),

@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from holdfast import Context, Engine, Flow, Validate
-from holdfast.errors import Conflict, HoldfastError, InputInvalid, Refused
+from holdfast.errors import Conflict, DefinitionError, HoldfastError, InputInvalid, Refused
+from holdfast.runtime.answers import misfits_of_form
 from holdfast.runtime.schemas import MOST_MISFITS, check_of, told
 from holdfast.store.tasks import Task
 from running import Evidence
@@ -225,7 +226,15 @@ async def test_a_decision_in_the_callers_transaction_is_checked_too(engine: Engi
             await engine.decide(task.id, by="ann", decision="confirmed", data={"limit": -1}, conn=conn)
 
 
-async def test_a_form_that_is_no_schema_accepts_anything(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    task = await ask(engine, {"type": "wizard", "pages": 3})
-    await engine.decide(task.id, by="ann", decision="confirmed", data={"any": 1})
+async def test_a_form_that_is_no_schema_is_not_published(engine: Engine) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        await ask(engine, {"type": "nonsense"})
+    [found] = refused.value.diagnostics
+    assert (found.code, found.place) == ("BAD_FORM", "nodes.approve.form.type")
+    assert "no JSON Schema" in found.message
+
+
+def test_a_task_whose_form_is_no_schema_accepts_anything(caplog: pytest.LogCaptureFixture) -> None:
+    """None can be published; one that got there all the same must not make its task undecidable."""
+    assert misfits_of_form({"type": "wizard", "pages": 3}, "approve", "confirmed", b'{"any": 1}') == ()
     assert "is not enforced" in caplog.text

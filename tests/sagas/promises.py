@@ -24,12 +24,15 @@ from holdfast.definitions.model import (
     Step,
     SubFlow,
     WaitEvent,
+    every_item,
+    inner_paths,
 )
 
 OVER: Final = frozenset({"completed", "failed", "cancelled", "aborted"})
 STANDING: Final = frozenset({"completed", "confirmed"})
 OPEN: Final = frozenset({"pending", "running", "waiting", "waiting_decision", "compensation", "paused"})
 TAKEN_BACK: Final = frozenset({"rolled_back", "failed"})
+LOST: Final = frozenset({"LEASE_LOST", "OUTCOME_UNKNOWN"})  # the errors of a step whose worker was lost
 
 
 class Row(NamedTuple):
@@ -43,6 +46,7 @@ class Row(NamedTuple):
     opened: tuple[int, int]
     closed: tuple[int, int] | None
     code: str | None = None  # of its error
+    calls: int = 0  # that were counted before they were made
 
 
 class Call(NamedTuple):
@@ -64,13 +68,14 @@ class Tale(msgspec.Struct):
     calls: list[Call]
     to_root: bool = False  # a rollback that no save point stops
     killed: frozenset[int] = frozenset()  # processes that died, or lost their lease, in the middle of whatever they did
+    answered: tuple[str, ...] = ()  # the node of each dead letter that was put back into the queue
 
     @property
     def is_disturbed(self) -> bool:
         """A process that is lost may have left a call without its end, and the engine without the knowledge of it."""
         return bool(self.killed) and (
             any(call.pid in self.killed for call in self.calls)
-            or any(row.code == "LEASE_LOST" for row in self.rows)  # lost before it could write anything
+            or any(row.code in LOST for row in self.rows)  # lost before it could write anything
         )
 
 
@@ -114,6 +119,21 @@ def undoes(items: Items) -> Iterator[tuple[str, str, int | None]]:
             yield from undoes(item.otherwise)
 
 
+def called(items: Items) -> Iterator[Step]:
+    """Whatever has a handler that is called on the way forward."""
+    return (item for item in every_item(items) if isinstance(item, Step))
+
+
+def fork_depths(items: Items, outside: int = 0) -> Iterator[tuple[str, int]]:
+    """Every fork, and how many there are from it outwards, itself included. A condition does not count."""
+    for item in items:
+        inside = outside + isinstance(item, Fork | Parallel)
+        if isinstance(item, Fork | Parallel):
+            yield item.name, inside
+        for path in inner_paths(item):
+            yield from fork_depths(path, inside)
+
+
 def behind(items: Items, passed: set[str]) -> set[str]:
     """What stands behind the last save point that was passed: all, if none was."""
     points = [n for n, item in enumerate(items) if isinstance(item, SavePoint) and item.name in passed]
@@ -139,6 +159,41 @@ def _check_calls(tale: Tale, last: dict[str, Row]) -> None:
     """Every call belongs to a row, and every row of a step that ended well to a call that did."""
     assert {call.step for call in tale.calls} <= set(last)
     assert not any(row.status in OPEN for row in last.values() if row.kind != "control"), "nothing is left open"
+    for step in called(tale.definition.items):
+        rows = sorted((row for row in tale.rows if row.node == step.name), key=lambda row: row.run)
+        calls = [call for call in tale.calls if call.step == step.name]
+        limit = max(1, tale.definition.retries if step.retries is None else step.retries) if step.idempotent else 1
+        _check_runs(tale, step.name, rows)
+        _check_begun(tale, step.name, rows, calls, limit)
+        _check_done(tale, step, rows, calls)
+
+
+def _check_runs(tale: Tale, name: str, rows: list[Row]) -> None:
+    """A step runs again only because somebody answered its dead letter; neither a pause nor a dead process is one."""
+    assert [row.run for row in rows] == list(range(len(rows))), f"{name}: one row for each run"
+    assert len(rows) <= 1 + tale.answered.count(name), f"{name} ran {len(rows)} times without a letter for each"
+    assert all(row.status == "superseded" for row in rows[:-1]), f"{name} ran again, and its last run stands"
+
+
+def _check_begun(tale: Tale, name: str, rows: list[Row], calls: list[Call], limit: int) -> None:
+    """So many calls for each run, every one counted before it began; those that died with a process are among them."""
+    begun = [call.attempt for call in calls if call.what == "begun"]
+    assert all(1 <= attempt <= limit for attempt in begun), f"{name} has {limit} calls and began {begun}"
+    assert all(begun.count(attempt) <= len(rows) for attempt in begun), f"{name} began {begun} in {len(rows)} runs"
+    counted = sum(row.calls for row in rows)
+    assert len(begun) <= counted, f"{name} was called {len(begun)} times, {counted} were counted"
+    if not tale.killed:
+        # One that was told to stop before its turn came was counted and never made, like one that died first.
+        untold = sum(row.calls for row in rows if row.status not in ("cancelled", "skipped"))
+        assert len(begun) >= untold, f"{name} was called {len(begun)} times, {untold} were counted"
+
+
+def _check_done(tale: Tale, step: Step, rows: list[Row], calls: list[Call]) -> None:
+    done = sum(call.what == "done" for call in calls)
+    well = sum(row.outcome == "completed" for row in rows)
+    assert done >= well, f"{step.name} completed, and no call of it did"
+    if not tale.is_disturbed and step.timeout is None:  # else its time may be over at the moment it succeeds
+        assert done <= len(rows), f"{step.name} succeeded {done} times in {len(rows)} runs"
 
 
 def _check_forward_only(tale: Tale, last: dict[str, Row]) -> None:
@@ -146,13 +201,33 @@ def _check_forward_only(tale: Tale, last: dict[str, Row]) -> None:
     undoing = {name for _, name, _ in undoes(tale.definition.items)}
     assert not any(call.step in undoing for call in tale.calls), "a compensation ran, and nothing was rolled back"
     if tale.status != "completed":
-        return
+        _check_stopped(tale, last)
     losers = set(racing(tale.definition.items))
     for row in last.values():
-        if row.status not in STANDING:
-            assert row.node in losers, f"{row.node} is {row.status} in an instance that completed"
+        if row.status not in STANDING and not _is_let_go(tale, row):
+            assert row.node in losers, f"{row.node} is {row.status} in an instance that {tale.status}"
             # Superseded: it was to run again after a pause, and its branch lost the race at that very moment.
             assert row.status in ("cancelled", "failed", "skipped", "superseded"), f"{row.node} is {row.status}"
+
+
+def _check_stopped(tale: Tale, last: dict[str, Row]) -> None:
+    """Over without a rollback: aborted by whomever, or out of time in a flow that leaves repairs to people."""
+    stops = {"aborted": ("@abort",), "failed": ("@expire",)}
+    assert tale.status in stops, f"{tale.status} without a rollback"
+    if tale.status == "failed":
+        assert tale.definition.dlq, "failed without a rollback"
+    ended = [row.opened[0] for row in tale.rows if row.node in stops[tale.status]]
+    ended += [row.closed[0] for row in last.values() if row.status == "rejected" and row.closed is not None]
+    assert ended, f"nothing made it {tale.status}"
+    late = [row.node for row in tale.rows if row.kind == "forward" and row.opened[0] > max(ended)]
+    assert not late, f"{late} opened after the end"
+
+
+def _is_let_go(tale: Tale, row: Row) -> bool:
+    """What an instance that stopped in the middle may leave as it is: nobody waits for it, nobody takes it back."""
+    if tale.status == "aborted":
+        return row.status in ("skipped", "cancelled", "rejected", "failed", "superseded")
+    return tale.status == "failed" and row.status == "skipped"
 
 
 def _check_no_way_forward(tale: Tale, start: int) -> None:
@@ -186,7 +261,7 @@ def _known_order(tale: Tale, began: list[str], expected: list[str]) -> tuple[lis
     """A call that died with its process before it began is counted and not recorded: its order cannot be known."""
     again = {row.node for row in tale.rows if row.run}
     known = [name for name in began if name not in again]
-    lost = {row.node for row in tale.rows if row.code == "LEASE_LOST"}
+    lost = {row.node for row in tale.rows if row.code in LOST}
     forgotten = [name for name in expected if name not in {*began, *again, *lost}]
     assert not forgotten or tale.status == "aborted", f"{forgotten} never began and was not lost"
     return known, [name for name in expected if name in known]
@@ -235,7 +310,7 @@ def _check_once(tale: Tale, last: dict[str, Row], undo: dict[str, str], done: se
         name = undo[step]
         rows = sorted((row for row in tale.rows if row.node == name), key=lambda row: row.run)
         calls = [call for call in tale.calls if call.step == name]
-        assert [row.run for row in rows] == list(range(len(rows))), "one row for each run"
+        _check_runs(tale, name, rows)
         assert rows[-1].status in ("completed", "failed")
         if last[step].status != "cancelled":
             assert last[step].status == {"completed": "rolled_back", "failed": "failed"}[rows[-1].status]

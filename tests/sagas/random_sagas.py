@@ -10,15 +10,17 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import psycopg
-from promises import Call, Row, Tale, check
+from faults.report import NONE, Bar, Figure
+from promises import Call, Row, Tale, check, fork_depths
 from saga_process import SHORT, TABLE, may_hang
 
-from definitions.random_flows import Shape, Writer
+from definitions.random_flows import PathT, Pick, Shape, Writer
 from holdfast import Engine, Flow
 from holdfast.definitions.model import Definition, WaitEvent, every_item
 from holdfast.errors import HoldfastError
@@ -28,6 +30,8 @@ WORKERS: Final = 2
 LEASE: Final = 4.0
 ROUND: Final = 25.0  # seconds of the sagas' own time between two looks
 MOST_ROUNDS: Final = 80
+LONGEST_LIFE: Final = 2000  # seconds of its own time that a saga may take, all its pauses and repairs included
+DEEPEST: Final = 4  # forks inside each other
 LONGEST: Final = "select ceil(extract(epoch from max(completed_at - created_at)))::int from holdfast.instances"
 QUIET: Final = """
 select (select count(*) from holdfast.work where queue <> ''), (select count(*) from holdfast.signals),
@@ -45,7 +49,20 @@ select (select count(*) from holdfast.work), (select count(*) from holdfast.sign
 
 
 class SagaWriter(Writer):
-    """Some steps have a time limit, because some handlers hang."""
+    """Some steps have a time limit, because some handlers hang. `forks` stand inside each other for sure."""
+
+    def __init__(self, pick: Pick, shape: Shape, forks: int) -> None:
+        super().__init__(pick, shape)
+        self.forks = forks
+
+    def item(self, path: PathT, depth: int, *, is_top: bool) -> tuple[PathT, int]:
+        if not self.forks:
+            return super().item(path, depth, is_top=is_top)
+        self.forks -= 1
+        self.left -= 1
+        if self.maybe(2):
+            path = self.simple(path, "step", depth)
+        return self.simple(path, "fork", depth), 0
 
     def options(self) -> dict[str, Any]:
         return {**super().options(), **({"timeout": SHORT} if may_hang(f"step{self.names}") else {})}
@@ -53,9 +70,14 @@ class SagaWriter(Writer):
 
 def random_saga(seed: int) -> Definition:
     luck = Random(seed)
-    shape = Shape(depth=4, size=luck.choice([8, 14, 24]), delays=luck.random() < 0.4)
-    options = {"dlq": luck.random() < 0.2, "retries": luck.randint(1, 3), "timeout": luck.choice([None] * 5 + [120])}
-    return SagaWriter(luck.randint, shape).flow(Flow(f"random-{seed}", **options)).build()
+    shape = Shape(depth=DEEPEST, size=luck.choice([8, 14, 24]), delays=luck.random() < 0.4)
+    options = {
+        "dlq": luck.random() < 0.2,
+        "retries": luck.randint(1, 3),
+        "timeout": luck.choice([None] * 8 + [30, 120]),
+    }
+    forks = DEEPEST if luck.random() < 0.12 else 0  # by chance alone few get there
+    return SagaWriter(luck.randint, shape, forks).flow(Flow(f"random-{seed}", **options)).build()
 
 
 CHILD: Final = (
@@ -77,6 +99,7 @@ class Crowd:
         self.suspended: set[str] = set()
         self.rounds = 0
         self.counted: Counter[str] = Counter()
+        self.broken: list[str] = []  # promises, each with its saga
         self._processes: list[subprocess.Popen[str]] = []
 
     async def run(self, kills: int) -> None:
@@ -136,10 +159,10 @@ class Crowd:
         for id in await self._alive():
             roll = self.luck.random()
             if roll < chance:
-                await self._try("cancelled", self.engine.cancel(id, by="ops", reason="enough"))
+                await self._try("cancels", self.engine.cancel(id, by="ops", reason="enough"))
             elif roll < chance * 1.3:
-                await self._try("aborted", self.engine.abort(id, by="ops", reason="enough"))
-            elif is_early and roll < chance * 2:
+                await self._try("aborts", self.engine.abort(id, by="ops", reason="enough"))
+            elif is_early and roll < chance * 4:  # a failure meanwhile must not be forgotten, nor repeated
                 await self._try("suspended", self.engine.suspend(id))
                 self.suspended.add(id)
 
@@ -189,35 +212,48 @@ class Crowd:
 
     # --- what became of them ----------------------------------------------------------------------------------------
 
-    async def verify(self) -> Counter[str]:
-        """The queue is empty, and every saga has kept its promises; answers how they ended."""
+    async def verify(self) -> None:
+        """The queue is empty, and every saga has kept its promises; counts how they ended."""
         assert set((await self._ask(LEFT))[0]) == {0}, "something is still queued"
-        ends: Counter[str] = Counter(longest=(await self._ask(LONGEST))[0][0])
         for name, tale in (await self._tales()).items():
             try:
                 check(tale)
             except AssertionError as broken:
-                raise AssertionError(f"{name}: {broken}\n{tale}") from None
-            ends[tale.status] += 1
-            ends["disturbed"] += tale.is_disturbed
-            ends["rolled back"] += any(row.node == "@rollback" for row in tale.rows)
-            ends["compensations"] += sum(row.kind == "compensate" for row in tale.rows)
-            ends["larger"] += sum(row.kind == "forward" for row in tale.rows) >= 10
-            ends["calls"] += sum(call.what == "begun" for call in tale.calls)
-        return ends
+                self.broken.append(f"{name}: {broken}\n{tale}")
+            self._count(tale)
+
+    def _count(self, tale: Tale) -> None:
+        visited = {row.node for row in tale.rows}
+        depth = max((depth for name, depth in fork_depths(tale.definition.items) if name in visited), default=0)
+        self.counted.update({
+            tale.status: 1,
+            "sub-flows": tale.definition is CHILD,
+            "disturbed": tale.is_disturbed,
+            "rolled back": "@rollback" in visited,
+            "out of time": "@expire" in visited,
+            "compensations": sum(row.kind == "compensate" for row in tale.rows),
+            "larger": sum(row.kind == "forward" for row in tale.rows) >= 10,
+            "calls": sum(call.what == "begun" for call in tale.calls),
+            f"forks {depth} deep": 1,
+        })  # fmt: skip
 
     async def _tales(self) -> dict[str, Tale]:
         rows: defaultdict[Any, list[Row]] = defaultdict(list)
         calls: defaultdict[str, list[Call]] = defaultdict(list)
-        for id, *row, v0, o0, v1, o1, code in await self._ask(
+        for id, *row, v0, o0, v1, o1, code, made in await self._ask(
             "select instance_id, node, kind, run, status, outcome, opened_version, opened_ordinal, closed_version,"
-            " closed_ordinal, error ->> 'code' from holdfast.steps where behaviour <> 'end'"
+            " closed_ordinal, error ->> 'code', calls from holdfast.steps where behaviour <> 'end'"
         ):
-            rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1), code))
+            rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1), code, made))
         for id, *call in await self._ask(
             "select instance, seq, step, attempt, what, pid from public.tale order by seq"
         ):
             calls[id].append(Call(*call))
+        answered: defaultdict[Any, list[str]] = defaultdict(list)
+        for id, node in await self._ask(
+            "select instance_id, envelope ->> 'node' from holdfast.dead_letters where resolution = 'replayed'"
+        ):
+            answered[id].append(node)
         to_root = {id for (id,) in await self._ask(
             "select instance_id from holdfast.steps where node = '@rollback' and (detail ->> 'root')::bool"
         )}  # fmt: skip
@@ -233,9 +269,31 @@ class Crowd:
                 calls[str(id)],
                 id in to_root,
                 frozenset(starved | (self.killed if str(id) in self.bereaved else set())),
+                tuple(answered[id]),
             )
             for id, flow, status in instances
         }
+
+
+@dataclass
+class Run:
+    """What became of a crowd, or of many."""
+
+    counted: Counter[str] = field(default_factory=Counter)
+    longest: int = 0  # seconds of its own time that any saga took
+    took: float = 0.0  # seconds of ours
+    broken: list[str] = field(default_factory=list)
+
+    def add(self, other: Run) -> None:
+        self.counted.update(other.counted)
+        self.longest = max(self.longest, other.longest)
+        self.took += other.took
+        self.broken += other.broken
+
+    @property
+    def deepest(self) -> int:
+        """Of the forks inside each other that were really run."""
+        return max(depth for depth in range(DEEPEST + 9) if self.counted[f"forks {depth} deep"])
 
 
 def _event_of(definition: Definition, node: str) -> str | None:
@@ -253,16 +311,46 @@ def _worker(dsn: str) -> subprocess.Popen[str]:
     return process
 
 
-async def run_crowd(dsn: str, seeds: range, kills: int) -> Counter[str]:
-    """Drive these sagas to their ends and check each; answers what happened."""
+async def run_crowd(dsn: str, seeds: range, kills: int) -> Run:
+    """Drive these sagas to their ends and check each."""
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         await connection.execute(TABLE)
         async with Engine(dsn) as engine:
             began = time.monotonic()
             crowd = Crowd(engine, connection, seeds)
             await crowd.run(kills)
-            ends = await crowd.verify()
-    ends.update(crowd.counted)
-    ends["rounds"], ends["kills"] = crowd.rounds, len(crowd.killed)
-    ends["milliseconds"] = round(1000 * (time.monotonic() - began))
-    return ends
+            await crowd.verify()
+            longest = (await crowd._ask(LONGEST))[0][0]
+    crowd.counted.update({"sagas": len(seeds), "rounds": crowd.rounds, "kills": len(crowd.killed)})
+    return Run(crowd.counted, longest, time.monotonic() - began, crowd.broken)
+
+
+def figures(run: Run, seed: int, sagas: int) -> list[Figure]:
+    """What the bar asks for; `seed` is that of the first of so many sagas."""
+    n = run.counted
+    ended = ", ".join(f"{n[end]:,} {end}" for end in ("completed", "failed", "cancelled", "aborted"))
+    met = (
+        "cancels",
+        "aborts",
+        "confirmed",
+        "rejected",
+        "events",
+        "suspended",
+        "resumed",
+        "requeued",
+        "repaired",
+        "out of time",
+    )
+    forks = ", ".join(f"{depth}: {n[f'forks {depth} deep']:,}" for depth in range(1, run.deepest + 1))
+    return [
+        Figure("random sagas: broken promises", len(run.broken), NONE, seed,
+               f"{n['sagas']:,} flows and {n['sub-flows']:,} sub-flows: {ended}"),
+        Figure("random sagas: flows", n["sagas"], Bar("≥", sagas), seed,
+               f"{n['calls']:,} calls; {', '.join(f'{n[what]:,} {what}' for what in met)}"),
+        Figure("random sagas: rollbacks", n["rolled back"], Bar(">", 0), seed, f"{n['compensations']:,} compensations"),
+        Figure("random sagas: workers killed", n["kills"], Bar(">", 0), seed, f"{n['disturbed']:,} instances hit"),
+        Figure("random sagas: forks run inside each other", run.deepest, Bar("≥", DEEPEST), seed,
+               f"instances by their deepest fork: {forks}"),
+        Figure("random sagas: the longest of its own time", run.longest, Bar("≤", LONGEST_LIFE, "s"), seed,
+               f"pauses and repairs included; all of them {run.took:.0f} s of ours"),
+    ]  # fmt: skip

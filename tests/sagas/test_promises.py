@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from promises import Call, Row, Tale, backwards, behind, check, racing
+from promises import Call, Row, Tale, backwards, behind, check, fork_depths, racing
 
 from holdfast import Branch, Flow
 
@@ -25,6 +25,7 @@ FLOW = (
     .step("last", "work").on_failure("un-last", "undo")
     .build()
 )  # fmt: skip
+CALLED = ["a", "b", "c", "b2", "last"]
 
 
 def tale(**changes: Any) -> Tale:
@@ -32,19 +33,27 @@ def tale(**changes: Any) -> Tale:
     forward = ["a", "point", "fork", "b", "c", "b2", "join", "big", "last"]
     standing = {"a", "point"}
     rows = [
-        Row(name, "forward", 0, "completed" if name in standing else "rolled_back", "completed", (n, 0), (n + 1, 0))
+        Row(
+            name, "forward", 0, "completed" if name in standing else "rolled_back", "completed", (n, 0), (n + 1, 0)
+        )._replace(calls=int(name in CALLED))
         for n, name in enumerate(forward)
     ]
     rows[-1] = rows[-1]._replace(outcome="error")
     rows.append(Row("@rollback", "control", 0, "completed", "completed", (9, 1), (9, 1)))
     undone = ["un-last", "un-b2", "un-b", "un-c"]
     rows += [
-        Row(name, "compensate", 0, "completed", "completed", (10, n), (11 + n, 0)) for n, name in enumerate(undone)
+        Row(name, "compensate", 0, "completed", "completed", (10, n), (11 + n, 0), calls=1)
+        for n, name in enumerate(undone)
     ]
-    names = ["a", "b", "c", "b2", "last", *undone]
+    names = [*CALLED, *undone]
     calls = [Call(2 * n, name, 1, "begun", 1) for n, name in enumerate(names)]
     calls += [Call(2 * n + 1, name, 1, "done", 1) for n, name in enumerate(names) if name != "last"]
     return msgspec.structs.replace(Tale(FLOW, "failed", rows, sorted(calls)), **changes)
+
+
+def _with_late_row(call: Call, opened: int) -> Tale:
+    row = Row("small", "forward", 0, "failed", "error", (opened, 3), (13, 0), calls=1)
+    return tale(rows=[*tale().rows, row], calls=sorted([*tale().calls, call]))
 
 
 def test_the_definition_read_backwards() -> None:
@@ -101,7 +110,7 @@ def test_a_step_that_was_left_behind() -> None:
 
 def test_a_rollback_past_the_save_point() -> None:
     calls = [*tale().calls, Call(98, "un-a", 1, "begun", 1), Call(99, "un-a", 1, "done", 1)]
-    rows = [*tale().rows, Row("un-a", "compensate", 0, "completed", "completed", (10, 9), (19, 0))]
+    rows = [*tale().rows, Row("un-a", "compensate", 0, "completed", "completed", (10, 9), (19, 0), calls=1)]
     with pytest.raises(AssertionError, match="promised is"):
         check(tale(calls=calls, rows=rows))
 
@@ -118,13 +127,12 @@ def test_a_compensation_that_took_effect_twice() -> None:
 
 def test_forward_work_that_began_after_the_rollback() -> None:
     with pytest.raises(AssertionError, match="forward work began"):
-        check(tale(calls=[*tale().calls, Call(99, "c", 2, "begun", 1)]))
+        check(_with_late_row(Call(99, "small", 1, "begun", 1), opened=5))
 
 
 def test_a_step_that_opened_after_the_rollback() -> None:
-    rows = [*tale().rows, Row("small", "forward", 0, "rolled_back", "completed", (12, 0), (13, 0))]
     with pytest.raises(AssertionError, match="opened after the rollback"):
-        check(tale(rows=rows))
+        check(_with_late_row(Call(11, "small", 1, "begun", 1), opened=12))
 
 
 def test_something_left_open() -> None:
@@ -143,3 +151,117 @@ def test_a_failed_step_in_an_instance_that_completed() -> None:
     rows = [Row("a", "forward", 0, "failed", "error", (1, 0), (2, 0))]
     with pytest.raises(AssertionError, match="in an instance that completed"):
         check(tale(rows=rows, calls=[], status="completed"))
+
+
+# --- calls on the way forward -----------------------------------------------------------------------------------------
+
+
+def again(name: str, *, last: str = "rolled_back") -> list[Row]:
+    """The rows of a tale in which this step has a second run, as after a pause or a dead letter."""
+    rows = [row._replace(status="superseded", outcome="error") if row.node == name else row for row in tale().rows]
+    run = next(row for row in tale().rows if row.node == name)
+    return [*rows, run._replace(run=1, status=last)]
+
+
+def called_again(name: str, attempt: int) -> list[Call]:
+    """The first call fails, another one of that number follows it at once."""
+    calls = [call for call in tale().calls if call != (2 * CALLED.index(name) + 1, name, 1, "done", 1)]
+    at = 2 * CALLED.index(name) + 1
+    return sorted([*calls, Call(at, name, attempt, "begun", 1), Call(at, name, attempt, "done", 1)])
+
+
+def test_a_second_call_of_a_step_that_has_one() -> None:
+    rows = [row._replace(calls=2) if row.node == "b" else row for row in tale().rows]
+    with pytest.raises(AssertionError, match=r"b has 1 calls and began \[1, 2\]"):
+        check(tale(rows=rows, calls=called_again("b", 2)))
+
+
+def test_a_step_that_may_not_be_repeated_has_one_call_whatever_its_retries_say() -> None:
+    once = Flow("once").step("a", "work", retries=3, idempotent=False).build()
+    rows = [Row("a", "forward", 0, "completed", "completed", (1, 0), (2, 0), calls=2)]
+    calls = [Call(n, "a", n, what, 1) for n, what in ((1, "begun"), (2, "begun"), (2, "done"))]
+    with pytest.raises(AssertionError, match="a has 1 calls"):
+        check(Tale(once, "completed", rows, calls))
+    check(Tale(once, "completed", [rows[0]._replace(calls=1)], [Call(1, "a", 1, w, 1) for w in ("begun", "done")]))
+
+
+def test_the_same_call_twice_in_one_run() -> None:
+    with pytest.raises(AssertionError, match=r"b began \[1, 1\] in 1 runs"):
+        check(tale(calls=called_again("b", 1)))
+
+
+def test_a_call_that_was_not_counted_and_one_that_was_not_made() -> None:
+    for calls, broken in ((0, "1 times, 0 were counted"), (2, "1 times, 2 were counted")):
+        rows = [row._replace(calls=calls) if row.node == "b" else row for row in tale().rows]
+        with pytest.raises(AssertionError, match=f"b was called {broken}"):
+            check(tale(rows=rows))
+
+
+def test_a_call_that_died_with_its_process_is_counted_apart() -> None:
+    """Nobody knows whether it began; more than were counted never did."""
+    lost = frozenset({7})
+    rows = [row._replace(calls=2) if row.node == "b" else row for row in tale().rows]
+    calls = [call._replace(pid=7) if call.step == "a" else call for call in tale().calls]
+    check(tale(rows=rows, calls=calls, killed=lost))
+    with pytest.raises(AssertionError, match="b was called 1 times, 0 were counted"):
+        check(tale(rows=[r._replace(calls=0) if r.node == "b" else r for r in rows], calls=calls, killed=lost))
+
+
+def test_a_step_that_ran_again_after_a_pause() -> None:
+    with pytest.raises(AssertionError, match="b ran 2 times without a letter for each"):
+        check(tale(rows=again("b"), calls=called_again("b", 1)))
+    check(tale(rows=again("b"), calls=called_again("b", 1), answered=("b",)))
+
+
+def test_a_step_that_succeeded_twice_in_one_run() -> None:
+    twice = Flow("twice").step("a", "work", retries=2).build()
+    rows = [Row("a", "forward", 0, "completed", "completed", (1, 0), (2, 0), calls=2)]
+    calls = [Call(2 * n + (what == "done"), "a", n, what, 1) for n in (1, 2) for what in ("begun", "done")]
+    with pytest.raises(AssertionError, match="a succeeded 2 times in 1 runs"):
+        check(Tale(twice, "completed", rows, calls))
+    check(Tale(twice, "completed", rows, calls, killed=frozenset({1})))
+
+
+def test_a_step_that_completed_without_a_call_that_did() -> None:
+    with pytest.raises(AssertionError, match="b completed, and no call of it did"):
+        check(tale(calls=[call for call in tale().calls if (call.step, call.what) != ("b", "done")]))
+
+
+# --- ends without a rollback ------------------------------------------------------------------------------------------
+
+REPAIRED = Flow("repaired", dlq=True, timeout=30).step("a", "work").step("b", "work").build()
+
+
+def out_of_time(*late: Row, b: str = "skipped", flow: Any = REPAIRED) -> Tale:
+    """`b` is paused in DLQ mode when the time of the instance is over."""
+    rows = [
+        Row("a", "forward", 0, "completed", "completed", (1, 0), (2, 0), calls=1),
+        Row("b", "forward", 0, b, "error", (2, 1), (9, 0), calls=1),
+        Row("@expire", "control", 0, "completed", None, (9, 1), (9, 1)),
+    ]
+    calls = [Call(1, "a", 1, "begun", 1), Call(2, "a", 1, "done", 1), Call(3, "b", 1, "begun", 1)]
+    return Tale(flow, "failed", [*rows, *late], calls)
+
+
+def test_a_flow_in_dlq_mode_that_runs_out_of_time() -> None:
+    check(out_of_time())
+    with pytest.raises(AssertionError, match="b is rolled_back in an instance that failed"):
+        check(out_of_time(b="rolled_back"))
+    with pytest.raises(AssertionError, match="opened after the end"):
+        check(out_of_time(Row("c", "forward", 0, "skipped", None, (10, 0), (10, 1))))
+
+
+def test_whatever_is_over_without_a_rollback_has_a_cause() -> None:
+    with pytest.raises(AssertionError, match="failed without a rollback"):
+        check(out_of_time(flow=msgspec.structs.replace(REPAIRED, dlq=False)))
+    found = out_of_time()
+    with pytest.raises(AssertionError, match="cancelled without a rollback"):
+        check(msgspec.structs.replace(found, status="cancelled"))
+    with pytest.raises(AssertionError, match="nothing made it aborted"):
+        check(msgspec.structs.replace(found, status="aborted"))
+
+
+def test_the_depth_of_forks_is_not_that_of_conditions() -> None:
+    inner = Branch().condition("big", "input.n > 1", step("e").parallel("deep", ("f", "work"), ("g", "work")))
+    flow = Flow("deep").fork("outer", inner.step("h", "work"), step("i")).join("met").build()
+    assert dict(fork_depths(flow.items)) == {"outer": 1, "deep": 2}

@@ -9,6 +9,7 @@ from holdfast.compiler.compensations import check_compensations
 from holdfast.compiler.diagnostics import Diagnostic, in_order, problem
 from holdfast.compiler.fields import VARIABLE_TYPES, check_fields
 from holdfast.compiler.graph import Graph, dump_graph, load_graph
+from holdfast.compiler.schemas import schema_problem
 from holdfast.compiler.scopes import find_scopes
 from holdfast.compiler.sites import compile_site, find_sites
 from holdfast.compiler.structure import check_structure
@@ -32,7 +33,7 @@ def normalised(graph: Graph) -> Graph:
 
 
 def check_normalised(graph: Graph) -> tuple[Diagnostic, ...]:
-    found = [*check_fields(graph), *_check_expressions(graph)]
+    found = [*check_fields(graph), *_check_expressions(graph), *_check_forms(graph)]
     topology = read_topology(graph)
     found.extend(check_structure(graph, topology))
     scopes = find_scopes(topology)
@@ -50,3 +51,10 @@ def _check_expressions(graph: Graph) -> Iterator[Diagnostic]:
         except ExpressionError as error:
             message = f"[{error.code}] {error.message}"
             yield problem("BAD_EXPRESSION", message, f"{site.place}@{error.position}")
+
+
+def _check_forms(graph: Graph) -> Iterator[Diagnostic]:
+    for node in graph.nodes:
+        found = None if node.form is None else schema_problem(node.form)
+        if found is not None:
+            yield problem("BAD_FORM", found.message, ".".join(("nodes", node.id, "form", *map(str, found.path))))

@@ -53,6 +53,7 @@ RULES: Final[dict[str, Rule]] = {
     "JUMP_INTO_SCOPE": Rule("Enter the branches only through their split."),
     "NO_DEFAULT_EDGE": Rule("Add an edge without `when`: it is taken if no other holds."),
     "BAD_EXPRESSION": Rule("docs/expressions.md describes the language and its limits."),
+    "BAD_FORM": Rule("Describe a decision's data, such as {'type': 'object', 'properties': {…}}; nothing is fetched."),
     "MISSING_HANDLER": Rule("Name the handler, the operation or the effect in `handler`."),
     "MISSING_CHILD": Rule("Name the flow to start in `child`."),
     "MISSING_MODE": Rule("Set mode to all or any."),

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-import jsonschema_rs
-
 from holdfast.compiler.checks import check
 from holdfast.compiler.expressions import compile_expression, with_response
 from holdfast.compiler.order import find_cycles
+from holdfast.compiler.schemas import schema_problem
 from holdfast.compiler.steps_graph import Lowered, lower_steps, moment
 from holdfast.definitions.steps.model import Path, Step, Transition, Workflow
 from holdfast.definitions.steps.problems import REMEDIES, Findings
@@ -29,8 +28,8 @@ TRANSLATED: Final[dict[str, str]] = {
 # Said already, in the words of the format and at a better place.
 KNOWN: Final = frozenset(
     {
-        "AUTOMATIC_CYCLE", "BAD_EXPRESSION", "END_WITH_EDGES", "FIELD_MISPLACED", "MISSING_HANDLER", "NO_WAY_ON",
-        "REST_WITHOUT_EVENT", "TIMEOUT_EDGE_MISSING", "TIMER_AMBIGUOUS", "TIMER_WITHOUT_TIME",
+        "AUTOMATIC_CYCLE", "BAD_EXPRESSION", "BAD_FORM", "END_WITH_EDGES", "FIELD_MISPLACED", "MISSING_HANDLER",
+        "NO_WAY_ON", "REST_WITHOUT_EVENT", "TIMEOUT_EDGE_MISSING", "TIMER_AMBIGUOUS", "TIMER_WITHOUT_TIME",
     }
 )  # fmt: skip
 
@@ -76,19 +75,9 @@ def check_schemas(workflow: Workflow, findings: Findings) -> None:
 
 
 def _check_schema(schema: dict[str, Any], workflow: Workflow, path: Path, findings: Findings) -> None:
-    try:
-        jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
-    except jsonschema_rs.ValidationError as error:
-        inner = tuple(error.instance_path)
-        findings.add(
-            "STEPS_SCHEMA_INVALID", f"This is no JSON Schema: {_line(error.message)}.", workflow.mark(*path, *inner)
-        )
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
-        findings.add("STEPS_SCHEMA_INVALID", f"This is no JSON Schema: {_line(str(error))}.", workflow.mark(*path))
-
-
-def _line(text: str) -> str:
-    return text.splitlines()[0][:300].rstrip(".") if text else "it cannot be read"
+    found = schema_problem(schema)
+    if found is not None:
+        findings.add("STEPS_SCHEMA_INVALID", found.message, workflow.mark(*path, *found.path))
 
 
 def check_cycles(workflow: Workflow, findings: Findings) -> None:

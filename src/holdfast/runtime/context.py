@@ -126,6 +126,11 @@ class Context:
         return not (self._job.told or self._is_lost(self._job))
 
 
+def job_of(context: Context) -> Job:
+    """For those around a call who need more than its handler may know."""
+    return context._job  # pyright: ignore[reportPrivateUsage]  # handlers shall not see it
+
+
 def _exact(value: Any) -> Any:
     """Large integers as text: they may be stored, but canonical JSON would read two of them as one number."""
     if isinstance(value, int):

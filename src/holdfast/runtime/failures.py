@@ -29,15 +29,31 @@ class StepTimeout(TimeoutError):
 @asynccontextmanager
 async def time_limit(job: Job) -> AsyncGenerator[None]:
     """The limit of one attempt; a TimeoutError that the handler itself raises stays its own."""
-    seconds = job.place.node.timeout
-    clock = asyncio.timeout(seconds)
+    clock = asyncio.timeout(job.place.node.timeout)
     try:
         async with clock:
             yield
     except TimeoutError:
         if not clock.expired():
             raise
-        raise StepTimeout(f"{job.place.id!r} took longer than {seconds:g} s.") from None
+        raise _over_time(job) from None
+
+
+def ending(job: Job, failure: BaseException) -> BaseException | None:
+    """Why a call ended, for those who see it from inside its time limit; None: somebody stopped it.
+
+    A CancelledError says little: it is how a handler is told to stop, how its time limit and a worker that leaves reach
+    it, and what the handler itself may raise."""
+    if not isinstance(failure, asyncio.CancelledError):
+        return failure
+    task = asyncio.current_task()
+    if task is not None and task.cancelling() > job.interrupted:
+        return None if job.place.node.timeout is None else _over_time(job)
+    return None if job.told else failure
+
+
+def _over_time(job: Job) -> StepTimeout:
+    return StepTimeout(f"{job.place.id!r} took longer than {job.place.node.timeout:g} s.")
 
 
 def failed(job: Job, failure: BaseException) -> WorkFailed:
@@ -48,7 +64,7 @@ def failed(job: Job, failure: BaseException) -> WorkFailed:
 def describe(failure: BaseException) -> Failure:
     """The user's exception may itself be broken: whatever it does when asked, there is something to store."""
     try:
-        code = getattr(failure, "code", None)
+        code = None if isinstance(failure, SystemExit) else getattr(failure, "code", None)  # that is one for the shell
         message = str(failure) or repr(failure)
     except Exception as broken:
         code, message = None, f"The exception cannot be shown: {type(broken).__name__}."

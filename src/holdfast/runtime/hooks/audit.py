@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -12,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.runtime.context import Context
-from holdfast.runtime.failures import describe
+from holdfast.runtime.context import Context, job_of
+from holdfast.runtime.failures import describe, ending
 from holdfast.runtime.hooks.middleware import Call, Middleware
 from holdfast.runtime.hooks.notices import FlowContext
 
@@ -38,14 +37,19 @@ class Audit(Middleware):
         begun = time.perf_counter()
         try:
             await call()
-        except asyncio.CancelledError:
-            await self._called(ctx, begun, "stopped")
+        except (KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception as failure:
-            error = describe(failure)
-            await self._called(ctx, begun, "failed", error={"code": error.code, "message": error.message})
+        except BaseException as failure:
+            await self._ended(ctx, begun, ending(job_of(ctx), failure))
             raise
         await self._called(ctx, begun, "completed")
+
+    async def _ended(self, ctx: Context, begun: float, why: BaseException | None) -> None:
+        if why is None:
+            await self._called(ctx, begun, "stopped")
+        else:
+            error = describe(why)
+            await self._called(ctx, begun, "failed", error={"code": error.code, "message": error.message})
 
     async def _called(self, ctx: Context, begun: float, outcome: str, **more: Any) -> None:
         entry: Entry = {"at": datetime.now(UTC).isoformat(), "what": "step_called", "who": "system", **_about(ctx)}

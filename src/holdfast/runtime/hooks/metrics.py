@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.runtime.context import Context
+from holdfast.runtime.context import Context, job_of
+from holdfast.runtime.failures import ending
 from holdfast.runtime.hooks.middleware import Call, Middleware
 from holdfast.runtime.hooks.notices import FlowContext
 from holdfast.runtime.metrics import require_prometheus
@@ -42,8 +43,8 @@ class Metrics(Middleware):
         try:
             await call()
             outcome = "completed"
-        except asyncio.CancelledError:
-            outcome = "stopped"
+        except asyncio.CancelledError as failure:
+            outcome = "failed" if ending(job_of(ctx), failure) else "stopped"
             raise
         finally:
             self._calls.labels(ctx.flow, ctx.step, outcome).inc()

@@ -18,11 +18,11 @@ LEAST: Final = 1e-6
 
 class RateLimit(Middleware):
     """`RateLimit("order:charge", rate=10, burst=20)`: `rate` calls a second in the long run, `burst` at once after a
-    pause, which is never less than a tenth of a second's worth. A call beyond that waits in the queue, uncounted."""
+    pause, which is never less than a tenth of a second's worth. A call beyond that waits in the queue, uncounted. The
+    key is the name of the flow, a colon and the name of the step; either name may have colons of its own."""
 
     def __init__(self, key: str, *, rate: float, burst: float | None = None) -> None:
-        self.flow, _, self.step_name = key.partition(":")
-        if not self.flow or not self.step_name:
+        if ":" not in key[1:-1]:
             raise _invalid(f"The limit {key!r} does not name a flow and a step.", 'Write it as "flow:step".')
         if not _is_number(rate) or not LEAST <= rate < math.inf:
             raise _invalid(f"The limit {key!r} has the rate {rate!r}.", "Give the calls per second, above 0.")
@@ -37,7 +37,7 @@ class RateLimit(Middleware):
         self._turnstile = turnstile
 
     async def admit(self, ctx: Context) -> float | None:
-        if self._turnstile is None or ctx.step != self.step_name or ctx.flow != self.flow:
+        if self._turnstile is None or f"{ctx.flow}:{ctx.step}" != self.key:
             return None
         return await self._turnstile.turn(Bucket(ctx.org, self.key, self.rate, self.burst))
 
