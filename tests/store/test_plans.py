@@ -81,7 +81,7 @@ TENANTS = {
     "read_task": {"tasks_pkey"},
 }
 WORKERS = {
-    "lock_letter": {"dead_letters_pkey"},
+    "lock_letters": {"dead_letters_pkey"},
     "resolve_letters": {"dead_letters_by_instance"},
     "insert_letters": set[str](),
     "read_past": {"steps_pkey"},

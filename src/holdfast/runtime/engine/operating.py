@@ -67,12 +67,17 @@ class Operating(Reading):
         ids: Iterable[Id] | None = None,
         *,
         filter: LetterFilter | None = None,
+        inputs: Mapping[Id, Any] | None = None,
         by: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Resolved:
-        """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through."""
-        return await self._letters.replay(ids, filter, by, reason, dry_run=dry_run)
+        """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through.
+
+        `inputs` has new inputs for steps, by the id of their letter. All steps of one instance run again in one commit,
+        all or none, except those that nothing can be done about: these are left, and the answer says why.
+        """
+        return await self._letters.replay(ids, filter, by, reason, inputs=inputs, dry_run=dry_run)
 
     async def discard_dead_letters(
         self,
