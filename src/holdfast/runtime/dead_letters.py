@@ -24,6 +24,7 @@ from holdfast.store.session import DatabaseError, Disconnected, Session
 PAGE: Final = 500
 AT_ONCE: Final = 100  # instances whose letters are on their way to a commit; the committer makes few commits of them
 Id = str | UUID
+Inputs = Mapping[str, Any] | Mapping[UUID, Any]  # for steps, by the id of their letter
 Refusals = dict[str, HoldfastError]  # by the letter's id
 
 
@@ -106,7 +107,7 @@ class Letters:
         by: str | None,
         why: str | None,
         *,
-        inputs: Mapping[Id, Any] | None = None,
+        inputs: Inputs | None = None,
         dry_run: bool,
     ) -> Resolved:
         """Put back many. The steps of one instance run again in one commit; what is wrong with the request as a whole
@@ -189,7 +190,7 @@ class Letters:
             try:
                 done = set(await replay(self._session, self._org, [take_id(id) for id in page], actor, why))
             except (DatabaseError, Disconnected) as failure:
-                refused |= dict.fromkeys(page, StoreError(f"The database failed: {failure}", code="STORE_FAILED"))
+                refused |= dict.fromkeys(page, StoreError(f"The database refused: {failure}", code="STORE_REFUSED"))
             else:
                 refused |= {id: _stale() for id in page if id not in done}
         return refused
@@ -248,7 +249,7 @@ _REPLAYS: Final[dict[str, _Replay]] = {
 RUN_AGAIN: Final = frozenset({"step", "compensation"})  # their steps get a new row, under a new input if one is given
 
 
-def _new_inputs(letters: Sequence[DeadLetter], inputs: Mapping[Id, Any]) -> dict[str, bytes]:
+def _new_inputs(letters: Sequence[DeadLetter], inputs: Inputs) -> dict[str, bytes]:
     """By the letter's id. One of None is none: the step gets what it had."""
     given = {str(UUID(bytes=take_id(id))): input for id, input in inputs.items()}
     strangers = given.keys() - {letter.id for letter in letters}

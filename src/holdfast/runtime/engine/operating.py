@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.runtime.dead_letters import LetterFilter, Letters, Resolved
+from holdfast.runtime.dead_letters import Inputs, LetterFilter, Letters, Resolved
 from holdfast.runtime.edge import Id, take_id, take_payload
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.engine.reading import Reading
@@ -67,7 +67,7 @@ class Operating(Reading):
         ids: Iterable[Id] | None = None,
         *,
         filter: LetterFilter | None = None,
-        inputs: Mapping[Id, Any] | None = None,
+        inputs: Inputs | None = None,
         by: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
