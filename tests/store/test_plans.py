@@ -82,6 +82,7 @@ TENANTS = {
     "read_task": {"tasks_pkey"},
 }
 WORKERS = {
+    "count_ancestors": {"instances_pkey"},
     "lock_letters": {"dead_letters_pkey"},
     "resolve_letters": {"dead_letters_by_instance"},
     "insert_letters": set[str](),
