@@ -10,6 +10,8 @@ from typing import Any
 
 from holdfast import Context, Engine, Flow
 
+PARENT = Flow("parent").sub_flow("into", "child").build()
+CHILD = Flow("child").sub_flow("on", "typo").build()
 FLOW = Flow("cli").step("hold", "hold", retries=5).step("finish", "finish", retries=5).build()
 NOT_AN_ENGINE = 5
 

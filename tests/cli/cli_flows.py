@@ -62,6 +62,13 @@ REPAIR = (
     .build()
 )
 
+TWICE = (
+    Flow("twice", dlq=True)
+    .fork("both", Branch().step("left", "weigh"), Branch().step("right", "weigh"))
+    .join("met", "all")
+    .build()
+)
+
 
 async def do(ctx: Context, data: Any) -> Any:
     return data
@@ -83,7 +90,7 @@ def prepared(engine: SyncEngine) -> None:
     """All flows published, all handlers but `nobody` offered."""
     for handler in (do, undo, refuse, weigh):
         engine.register(handler.__name__, handler)
-    for flow in (WAITING, ORDER, REPAIR):
+    for flow in (WAITING, ORDER, REPAIR, TWICE):
         engine.publish(flow)
 
 

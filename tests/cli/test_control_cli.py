@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,30 @@ def test_every_letter_of_an_instance_is_put_back(holdfast_dsn: str) -> None:
     assert told(holdfast_dsn, "requeue", "--instance", other, *WHY) == "There are no open dead letters.\n"
 
 
+def test_several_letters_are_put_back_with_inputs_of_their_own(holdfast_dsn: str) -> None:
+    id = started(holdfast_dsn, "twice", {})
+    letters = {
+        letter["envelope"]["node"]: letter["id"] for letter in answered(holdfast_dsn, "show", id)["dead_letters"]
+    }
+    inputs = json.dumps({letters["left"]: {"grams": 1}, letters["right"]: {"grams": 2}})
+    done = answered(holdfast_dsn, "requeue", "--inputs", inputs, *WHY)
+    assert (sorted(done["done"]), done["refused"]) == (sorted(letters.values()), [])
+    drained(holdfast_dsn)
+    shown = answered(holdfast_dsn, "show", id)
+    assert shown["instance"]["status"] == "completed"
+    again = run(holdfast_dsn, "requeue", *letters.values(), *WHY, "--json")
+    refused_ = json.loads(again.output)["refused"]
+    assert (again.code, {each["code"] for each in refused_}) == (5, {"DEAD_LETTER_RESOLVED"})
+    assert "DEAD_LETTER_RESOLVED" in run(holdfast_dsn, "requeue", *letters.values(), *WHY).errors
+
+
+def test_no_letter_of_an_instance_is_forgotten(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: pages are the command's own business."""
+    monkeypatch.setattr("holdfast.runtime.dead_letters.PAGE", 1)
+    id = started(holdfast_dsn, "twice", {})
+    assert len(answered(holdfast_dsn, "requeue", "--instance", id, *WHY)["done"]) == 2
+
+
 def test_a_requeue_that_makes_no_sense(holdfast_dsn: str) -> None:
     unknown = "01a1e235-1b90-71cd-816e-7436dd66e7b7"
     other = unknown[:-1] + "8"
@@ -111,3 +136,5 @@ def test_a_requeue_that_makes_no_sense(holdfast_dsn: str) -> None:
     assert refused(holdfast_dsn, "requeue", unknown, "--input", "{", *WHY) == (6, "INPUT_NOT_JSON")
     assert refused(holdfast_dsn, "requeue", unknown, "--input", "@nowhere.json", *WHY) == (6, "INPUT_NOT_JSON")
     assert refused(holdfast_dsn, "requeue", unknown, other, "--input", "1", *WHY) == (6, "INPUT_FOR_MANY")
+    assert refused(holdfast_dsn, "requeue", unknown, "--input", "1", "--inputs", "{}", *WHY) == (6, "INPUT_FOR_MANY")
+    assert refused(holdfast_dsn, "requeue", "--inputs", "[]", *WHY) == (6, "INPUT_NOT_JSON")

@@ -20,12 +20,18 @@ def dsn(holdfast_dsn: str) -> str:
 
 
 def test_each_flow_is_listed_once_with_its_newest_version(dsn: str) -> None:
-    assert [(f["name"], f["version"]) for f in answered(dsn, "flows")] == [("order", 2), ("repair", 1), ("waiting", 1)]
+    assert [(f["name"], f["version"]) for f in answered(dsn, "flows")] == [
+        ("order", 2),
+        ("repair", 1),
+        ("twice", 1),
+        ("waiting", 1),
+    ]
     lines = told(dsn, "flows").splitlines()
     assert [line.split()[:4] for line in lines] == [
         ["flow", "version", "kind", "status"],
         ["order", "2", "saga", "published"],
         ["repair", "1", "saga", "published"],
+        ["twice", "1", "saga", "published"],
         ["waiting", "1", "saga", "published"],
     ]
 

@@ -117,3 +117,13 @@ def test_a_version_that_is_taken_stops_all(holdfast_dsn: str, file: Path, tmp_pa
     assert len(answered(holdfast_dsn, "flows")) == 1
     told(holdfast_dsn, "publish", str(tmp_path), "cli_apps:FLOW")
     assert len(answered(holdfast_dsn, "flows")) == 3
+
+
+def test_a_sub_flow_that_is_not_published_is_warned_of(holdfast_dsn: str) -> None:
+    """One that comes with the same command is not."""
+    done = run(holdfast_dsn, "publish", "cli_apps:PARENT", "cli_apps:CHILD")
+    assert done.code == 0
+    assert "'child' starts the flow 'typo', which is not published." in done.errors
+    assert done.errors.count("starts the flow") == 1
+    parent, child = answered(holdfast_dsn, "publish", "cli_apps:PARENT", "cli_apps:CHILD")
+    assert (parent["unknown_flows"], child["unknown_flows"]) == ([], ["typo"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cli_flows import answered, prepared, refused, run, started, told
+from cli_flows import answered, drained, prepared, refused, run, started, told
 from cli_served import LEAVE, serving
 
 from holdfast import SyncEngine
@@ -110,6 +111,15 @@ def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
     why = ("--reason", "typo", *ann)
     assert answered(NOWHERE, "requeue", letter["id"], "--input", '{"grams": 5}', *why)["done"] == [letter["id"]]
     assert refused(NOWHERE, "requeue", letter["id"], *why)[0] == 5
+    halves = [started(holdfast_dsn, "twice", {}) for _ in range(2)]
+    letters = [answered(NOWHERE, "dlq", "list", "--instance", id, "--url", url) for id in halves]
+    [first, second], others = ([letter["id"] for letter in mine] for mine in letters)
+    inputs = json.dumps({first: {"grams": 1}, second: {"grams": 2}})
+    assert answered(NOWHERE, "requeue", "--inputs", inputs, *why) == {"done": [first, second], "refused": []}
+    assert sorted(answered(NOWHERE, "requeue", "--instance", halves[1], *why)["done"]) == sorted(others)
+    drained(holdfast_dsn)
+    replay = ("dlq", "replay", "--source", "step", "--why", "typo", *ann)
+    assert (answered(NOWHERE, *replay, "--dry-run")["count"], answered(NOWHERE, *replay)["count"]) == (2, 2)
 
 
 def test_who_asks_must_be_known(holdfast_dsn: str) -> None:

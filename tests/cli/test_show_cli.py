@@ -133,6 +133,99 @@ def test_a_dead_step_and_its_repair(holdfast_dsn: str) -> None:
     assert " by ann: typo\n" in mended
 
 
+# --- sub-flows --------------------------------------------------------------------------------------------------------
+
+
+def family(dsn: str, child: str) -> str:
+    """An instance that is at its sub-flow, or behind it."""
+    with SyncEngine(dsn) as engine:
+        prepared(engine)
+        engine.publish(Flow("asking").step("before", "do").human("ask").step("after", "do").build())
+        engine.publish(Flow("broken").step("before", "do").on_failure("unbefore", "undo").step("bad", "refuse").build())
+        engine.publish(Flow("fine").step("well", "do").build())
+        for level in range(4):
+            inner = "asking" if level == 3 else f"nested{level + 1}"
+            engine.publish(Flow(f"nested{level}").sub_flow(f"into{level}", inner).build())
+        engine.publish(Flow(f"with-{child}").sub_flow("payment", child).step("last", "do").build())
+        id = engine.start(f"with-{child}").id
+        engine.drain(timeout=30)
+        return id
+
+
+def child_of(dsn: str, id: str) -> str:
+    [child] = answered(dsn, "list", "--parent", id)["items"]
+    return child["id"]
+
+
+def test_a_sub_flow_that_runs_is_drawn_below_its_step(holdfast_dsn: str) -> None:
+    id = family(holdfast_dsn, "asking")
+    child = child_of(holdfast_dsn, id)
+    text = told(holdfast_dsn, "show", id)
+    assert f"   sub-flow {child} · running · asking version 1\n      ✓ before" in text
+    assert signs(text, "payment", "before", "ask", "after", "last") == "◔✓?··"
+    [task] = answered(holdfast_dsn, "tasks", "list", "--instance", child)
+    assert f"  holdfast tasks decide {task['id']} confirmed --by NAME\n" in text
+    [told_of] = answered(holdfast_dsn, "show", id)["sub_flows"]
+    assert (told_of["id"], [step["name"] for step in told_of["steps"]]) == (child, ["before", "ask"])
+
+
+def test_a_sub_flow_that_failed_shows_where(holdfast_dsn: str) -> None:
+    id = family(holdfast_dsn, "broken")
+    text = told(holdfast_dsn, "show", id)
+    assert f"   sub-flow {child_of(holdfast_dsn, id)} · failed · broken version 1\n" in text
+    assert signs(text, "payment", "before", "unbefore", "bad") == "↩↩✓↩"
+    assert "\n         ValueError: the bank is closed,\n" in text
+
+
+def test_a_sub_flow_that_was_cancelled_with_its_parent(holdfast_dsn: str) -> None:
+    id = family(holdfast_dsn, "asking")
+    told(holdfast_dsn, "cancel", id, "--by", "ann", "--reason", "enough")
+    drained(holdfast_dsn)
+    text = told(holdfast_dsn, "show", id)
+    assert f"   sub-flow {child_of(holdfast_dsn, id)} · cancelled · asking version 1\n" in text
+    assert signs(text, "before", "ask", "after") == "↩–·"
+
+
+def test_a_sub_flow_that_completed_keeps_its_id(holdfast_dsn: str) -> None:
+    id = family(holdfast_dsn, "fine")
+    child = child_of(holdfast_dsn, id)
+    text = told(holdfast_dsn, "show", id)
+    assert f"   sub-flow {child}\n" in text
+    assert "well" not in text
+    assert signs(told(holdfast_dsn, "show", id, "--all"), "payment", "well", "last") == "✓✓✓"
+    assert answered(holdfast_dsn, "show", id)["sub_flows"][0]["id"] == child
+
+
+def test_three_sub_flows_inside_each_other_are_drawn(holdfast_dsn: str) -> None:
+    text = told(holdfast_dsn, "show", family(holdfast_dsn, "nested0"))
+    assert signs(text, "payment", "into0", "into1", "into2") == "◔◔◔◔"
+    assert "into3" not in text
+    assert len([line for line in text.splitlines() if line.strip().startswith("sub-flow ")]) == 4
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_sub_flow_that_is_not_there_holds_up_no_drawing(holdfast_dsn: str) -> None:
+    id = family(holdfast_dsn, "nowhere")
+    assert "FLOW_UNKNOWN" in told(holdfast_dsn, "show", id)
+    assert answered(holdfast_dsn, "list", "--parent", id)["items"] == []
+
+
+def test_of_many_sub_flows_only_some_are_drawn(holdfast_dsn: str) -> None:
+    with SyncEngine(holdfast_dsn) as engine:
+        prepared(engine)
+        engine.publish(Flow("asking").human("ask").build())
+        branches = [Branch().sub_flow(f"s{n}", "asking") for n in range(25)]
+        engine.publish(Flow("many").fork("all", *branches).join("met").build())
+        id = engine.start("many").id
+        engine.drain(timeout=60)
+    assert told(holdfast_dsn, "show", id, "--all").count("· running · asking version 1") == 25
+    assert told(holdfast_dsn, "show", id).count("· running · asking version 1") == 20
+    page = answered(holdfast_dsn, "list", "--parent", id, "--limit", "20")
+    rest = answered(holdfast_dsn, "list", "--parent", id, "--limit", "20", "--after", page["next"])
+    assert (len(page["items"]), len(rest["items"]), rest["next"]) == (20, 5, None)
+    assert answered(holdfast_dsn, "list", "--parent", id, "--status", "completed")["items"] == []
+
+
 def test_who_intervened_and_why(holdfast_dsn: str) -> None:
     id = started(holdfast_dsn, "waiting", {"order": "o-17"})
     told(holdfast_dsn, "pause", id, "--by", "ann", "--reason", "audit")

@@ -13,7 +13,18 @@ from holdfast.compiler.graph import Child, Edge, Node, Policy, Retry
 from holdfast.core import rollback as rolling
 from holdfast.core.decision import Release
 from holdfast.core.program import Program
-from holdfast.core.signals import Abort, Actor, Cancel, Failure, Requeue, Resume, Suspend, WorkDone, WorkFailed
+from holdfast.core.signals import (
+    Abort,
+    Actor,
+    Cancel,
+    Failure,
+    Requeue,
+    RequeueMany,
+    Resume,
+    Suspend,
+    WorkDone,
+    WorkFailed,
+)
 from holdfast.core.state import Undo
 from holdfast.errors import Conflict, Refused
 
@@ -342,6 +353,25 @@ def test_a_dead_compensation_runs_again_and_the_instance_stays_what_it_is() -> N
     run.done("un-b")
     assert (run.status, run.row("b").status, run.tokens) == ("failed", "rolled_back", {})
     assert [str(row.status) for row in run.rows("un-b")] == ["superseded", "completed"]
+
+
+def test_several_dead_compensations_run_again_one_after_another() -> None:
+    run = Run(line(*undoable("a", "b", "c"))).start().done("a").done("b").fail("c")
+    letters = [run.fail(f"un-{step}").last.letters[0] for step in ("c", "b")]
+    run.done("un-a")
+    undos = [_undo(run, step, fence=run.row("un-a").fence) for step in ("c", "b")]
+    parts = [
+        Requeue(letter.id, letter.step, letter.input, undo=undo) for letter, undo in zip(letters, undos, strict=True)
+    ]
+    run.apply(RequeueMany(tuple(parts)), ADA)
+    assert (run.status, run.nodes, len(run.last.letters_resolved)) == ("failed", ["un-c"], 2)
+    assert (run.done("un-c").nodes, run.done("un-b").nodes) == (["un-b"], [])
+    assert (run.status, run.row("b").status, run.row("c").status) == ("failed", "rolled_back", "rolled_back")
+
+
+def _undo(run: Run, step: str, fence: int) -> Undo:
+    row, of = run.row(f"un-{step}"), run.row(step)
+    return Undo(row.node, row.path, row.hop, row.id, row.created_at, of.id, of.created_at, fence)
 
 
 # --- cancel, abort, suspend, time -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Branch, Context, Engine, Flow
 from holdfast.definitions.printing import code_of
+from holdfast.errors import DefinitionError
 from holdfast.testing import advance
 
 pytestmark = pytest.mark.anyio
@@ -124,3 +125,51 @@ async def test_a_published_flow_can_be_printed_back(place: Engine) -> None:
     namespace: dict[str, Any] = {}
     exec(code_of((await place.flow("mark")).source), namespace)
     assert namespace["flow"] == built
+
+
+# --- flows that start each other --------------------------------------------------------------------------------------
+
+
+async def test_flows_that_start_each_other_end_at_a_depth(engine: Engine) -> None:
+    """Each decides to go on, so nothing is wrong with the definitions."""
+    for name, other in (("ping", "pong"), ("pong", "ping")):
+        await engine.publish(Flow(name).condition("on", "input.n > 0").sub_flow("next", other).build())
+    top = await engine.start("ping", {"n": 1})
+    await engine.drain(timeout=60)
+    assert (await engine.get(top.id)).status == "failed"
+    found = (await engine.list(limit=100)).items
+    assert (len(found), {one.status for one in found}) == (33, {"failed"})
+    [deepest] = [one for one in found if not (await engine.list(parent=one.id)).items]
+    [step] = [step for step in await engine.steps(deepest.id) if step.name == "next"]
+    assert step.error["code"] == "SUBFLOW_TOO_DEEP"
+
+
+async def test_a_sub_flow_too_deep_takes_the_error_edge(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.runtime.following.DEEPEST", 2)
+    nodes = [{"id": "again", "kind": "sub_flow", "child": {"flow": "self"}}, {"id": "end", "kind": "end"}]
+    edges = [{"id": on, "source": "again", "target": "end", "on": on} for on in ("completed", "error")]
+    await engine.publish({"name": "self", "entry": "again", "nodes": nodes, "edges": edges})
+    await engine.start("self")
+    await engine.drain(timeout=30)
+    assert [one.status for one in (await engine.list()).items] == ["completed"] * 3
+
+
+async def test_a_cycle_through_published_flows_is_refused(engine: Engine) -> None:
+    await engine.publish(Flow("a").step("one", "do").sub_flow("into", "b").build())
+    await engine.publish(Flow("b").fork("f", Branch().sub_flow("x", "c"), Branch().step("y", "do")).join("j").build())
+    with pytest.raises(DefinitionError, match=r"FLOW_CYCLE.*'c' → 'a' → 'b' → 'c'"):
+        await engine.publish(Flow("c").sub_flow("back", "a").build())
+    await engine.publish(Flow("c").human("ask").sub_flow("back", "a").build())  # a person decides
+    await engine.publish(Flow("c", version=2).sub_flow("back", "a", 9).build())  # another version
+    with pytest.raises(DefinitionError, match="FLOW_CYCLE"):
+        await engine.publish(Flow("a", version=9).sub_flow("into", "c").build())
+
+
+async def test_a_sub_flow_that_is_not_published_is_told(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    published = await engine.publish(Flow("a").sub_flow("into", "typo").sub_flow("self", "b", 3).build())
+    assert published.unknown_flows == ["typo", "b"]
+    assert "'a' version 1 starts the flow 'typo', which is not published" in caplog.text
+    for version in (1, 3):
+        await engine.publish(Flow("b", version=version).step("s", "do").build())
+    again = await engine.publish(Flow("a").sub_flow("into", "typo").sub_flow("self", "b", 3).build())
+    assert (again.new, again.unknown_flows) == (False, ["typo"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 from shop import ALWAYS, Shop, Story, refusal
 
 from holdfast import Branch
+from holdfast.testing import failpoint
 from running import until
 
 pytestmark = pytest.mark.anyio
@@ -335,3 +337,93 @@ async def test_a_step_that_fails_again_has_a_new_record(shop: Shop) -> None:
     await shop.settle()
     again = await shop.look(story.id)
     assert (again.status, again.runs("b"), len(again.letters)) == ("dlq", ["superseded", "paused"], 1)
+
+
+# --- many at once: all of an instance, or none ------------------------------------------------------------------------
+
+
+async def two_dead(shop: Shop) -> Story:
+    """An instance in DLQ mode with two dead branches."""
+    shop.fails = {"bad": 1, "worse": 1, **shop.fails}
+    branches = Branch().step("bad", "do"), Branch().step("worse", "do")
+    return await shop.run(shop.flow(dlq=True).fork("f", *branches).join("j").step("after", "do"))
+
+
+async def test_all_letters_of_an_instance_are_one_commit(shop: Shop) -> None:
+    story = await two_dead(shop)
+    done = await shop.engine.replay_dead_letters([letter.id for letter in story.letters], by="ops")
+    await shop.settle()
+    story = await shop.look(story.id)
+    assert (done.count, done.left, done.refusals) == (2, [], {})
+    assert len({event.version for event in story.noted("step_requeued")}) == 1
+    assert (story.status, story.runs("j"), shop.log.count("after")) == ("completed", ["completed"], 1)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_fault_between_two_letters_leaves_all_or_none(shop: Shop, after: int) -> None:
+    """The statement that settles letters fails: the first one of its kind, or the second."""
+    story = await two_dead(shop)
+    ids = [letter.id for letter in story.letters]
+    with failpoint("statement.before.resolve_letters", "error", after=after, sqlstate="42501"):
+        done = await shop.engine.replay_dead_letters(ids, by="ops")
+    still = {letter.id for letter in await shop.engine.dead_letters(story.id)}
+    if after:
+        assert (still, done.left) == (set(), [])
+    else:
+        assert (still, done.ids) == (set(ids), [])
+        assert {refusal.code for refusal in done.refusals.values()} == {"STORE_REFUSED"}
+        assert (await shop.look(story.id)).runs("bad") == ["paused"]
+
+
+async def test_many_with_a_new_input_each(shop: Shop) -> None:
+    story = await two_dead(shop)
+    of = {letter.envelope["node"]: letter.id for letter in story.letters}
+    done = await shop.engine.replay_dead_letters(of.values(), inputs={of["bad"]: {"n": 1}, of["worse"]: None})
+    await shop.settle()
+    assert (done.count, shop.data["bad"], shop.data["worse"]) == (2, {"n": 1}, {})
+    assert (await shop.look(story.id)).status == "completed"
+
+
+async def test_an_input_that_fits_nothing_is_refused_before_anything_is_done(shop: Shop) -> None:
+    story = await two_dead(shop)
+    first, second = (letter.id for letter in story.letters)
+    assert await refusal(shop.engine.replay_dead_letters([first], inputs={second: {}})) == "DEAD_LETTER_INPUT"
+    assert await refusal(shop.engine.replay_dead_letters([first], inputs={first: object()})) == "PAYLOAD_TYPE"
+    assert len(await shop.engine.dead_letters(story.id)) == 2
+
+
+async def test_what_cannot_be_put_back_is_told_letter_by_letter(shop: Shop) -> None:
+    """The others of the same instance, and other instances, go on all the same."""
+    story, shop.fails = await two_dead(shop), {"bad": 1, "worse": 1}
+    other = await shop.run(None)
+    first, second = (letter.id for letter in story.letters)
+    paused = [letter.id for letter in other.letters]
+    await shop.engine.suspend(other.id)
+    await shop.engine.requeue(first)
+    done = await shop.engine.replay_dead_letters([first, second, *paused], by="ops")
+    assert (done.ids, sorted(done.left)) == ([second], sorted(paused))
+    assert {id: refusal.code for id, refusal in done.refusals.items()} == {
+        first: "DEAD_LETTER_RESOLVED",
+        **dict.fromkeys(paused, "INSTANCE_SUSPENDED"),
+    }
+
+
+async def test_a_letter_that_goes_stale_meanwhile_holds_up_no_other(shop: Shop) -> None:
+    story = await two_dead(shop)
+    first, second = (letter.id for letter in story.letters)
+    _, done = await asyncio.gather(shop.engine.requeue(first), shop.engine.replay_dead_letters([first, second]))
+    assert done.ids == [second]
+    assert done.refusals[first].code in ("DEAD_LETTER_RESOLVED", "DEAD_LETTER_STALE")
+
+
+async def test_two_dead_compensations_are_put_back_at_once(shop: Shop) -> None:
+    shop.fails = {"ship": ALWAYS, "refund": ALWAYS, "release": ALWAYS}
+    flow = shop.flow().step("reserve", "do").on_failure("release", "do", retries=0)
+    story = await shop.run(flow.step("charge", "do").on_failure("refund", "do", retries=0).step("ship", "do"))
+    shop.fails = {}
+    done = await shop.engine.replay_dead_letters([letter.id for letter in story.letters], by="ops")
+    await shop.settle()
+    story = await shop.look(story.id)
+    assert (done.count, done.left, story.letters) == (2, [], [])
+    assert (story.status, story["charge"], story["reserve"]) == ("failed", "rolled_back", "rolled_back")
+    assert shop.log[-2:] == ["refund", "release"]

@@ -252,6 +252,9 @@ RECIPES: Final[dict[str, Recipe]] = {
     "decide_task": _on("POST", f"{_TASK}/decide", "task", lambda wish: {"decision": "confirmed", "data": ORDER}),
     "list_dead_letters": _list(f"{API}/dead-letters", "list_dead_letters", {"instance": ("id", "instance")}),
     "get_dead_letter": _on("GET", _LETTER, "letter"),
+    "requeue_dead_letters": lambda wish: Call(
+        "POST", f"{API}/dead-letters/requeue", body={"ids": [wish.id("letter")], "reason": "Because."}
+    ),
     "requeue_dead_letter": _on("POST", f"{_LETTER}/requeue", "letter", lambda wish: {"input": ORDER}),
     "discard_dead_letter": _on("POST", f"{_LETTER}/discard", "letter", _why),
     "replay_effect": _on("POST", f"{API}/effects/{{}}/replay", "effect", _why),

@@ -54,6 +54,7 @@ COVERED = {
     "decide_task": ("act", "tasks"),
     "list_dead_letters": ("operate", "control"),
     "get_dead_letter": ("operate", "control"),
+    "requeue_dead_letters": ("operate", "control"),
     "requeue_dead_letter": ("operate", "control"),
     "discard_dead_letter": ("operate", "control"),
     "replay_effect": ("operate", "control"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from api_flows import Service, clerk, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
@@ -103,7 +105,7 @@ async def test_what_died_is_put_back_by_instance_or_by_letter(flows: Served, ser
     assert (await get(client, "dead-letters", source="effect"))["items"] == []
 
     tried = await post(client, f"instances/{id}/requeue", 200, {"dry_run": True})
-    assert tried == {"ids": [letter["id"]], "left": [], "dry_run": True}
+    assert tried == {"ids": [letter["id"]], "left": [], "dry_run": True, "refusals": []}
     done = await post(client, f"instances/{id}/requeue", 200, {"reason": "Again."})
     assert done["ids"] == [letter["id"]]
     await flows.engine.drain()
@@ -116,6 +118,39 @@ async def test_what_died_is_put_back_by_instance_or_by_letter(flows: Served, ser
     await flows.engine.drain()
     assert (await get(client, f"instances/{id}"))["status"] == "completed"
     assert (await post(client, f"dead-letters/{second['id']}/requeue", 409))["code"] == "DEAD_LETTER_RESOLVED"
+
+
+async def test_many_letters_are_put_back_at_once_with_inputs_of_their_own(flows: Served, service: Service) -> None:
+    service.is_up = False
+    client = await operator(flows)
+    ids = [(await start(client))["id"] for _ in range(3)]
+    await flows.engine.drain()
+    for id in ids:
+        await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+    await flows.engine.drain()
+    letters = {letter["instance_id"]: letter["id"] for letter in (await get(client, "dead-letters"))["items"]}
+    service.is_up = True
+    first, second, third = (letters[id] for id in ids)
+    await post(client, f"dead-letters/{first}/requeue", 200)
+
+    wish = {"ids": [first, second], "inputs": {second: {"order_id": "other"}}}
+    tried = await post(client, "dead-letters/requeue", 200, {**wish, "dry_run": True})
+    assert (tried["ids"], tried["dry_run"]) == ([second], True)
+    done = await post(client, "dead-letters/requeue", 200, {**wish, "reason": "It is back."})
+    assert (done["ids"], done["left"]) == ([second], [])
+    assert [(each["id"], each["code"]) for each in done["refusals"]] == [(first, "DEAD_LETTER_RESOLVED")]
+    alone = await post(client, f"instances/{ids[2]}/requeue", 200, {"inputs": {third: {"order_id": "third"}}})
+    assert alone["ids"] == [third]
+    await flows.engine.drain()
+    assert {(await get(client, f"instances/{id}"))["status"] for id in ids} == {"completed"}
+    inputs = [(await get(client, f"instances/{id}/steps"))["items"] for id in ids[1:]]
+    given = [step["input"] for steps in inputs for step in steps if step["run"] == 1]
+    assert given == [{"order_id": "other"}, {"order_id": "third"}]
+
+    problem = await post(client, "dead-letters/requeue", 422, {"ids": [first], "inputs": {second: {}}})
+    assert problem["code"] == "DEAD_LETTER_INPUT"
+    assert (await post(client, "dead-letters/requeue", 404, {"ids": [str(uuid4())]}))["code"] == "DEAD_LETTER_UNKNOWN"
+    assert (await post(client, "dead-letters/requeue", 422, {"ids": []}))["code"] == "REQUEST_INVALID"
 
 
 async def test_a_dead_letter_is_let_go(flows: Served) -> None:

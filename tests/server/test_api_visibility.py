@@ -130,6 +130,7 @@ async def test_where_an_error_arose_is_for_operators(flows: Served, service: Ser
     [
         ("get", "dead-letters"),
         ("get", "dead-letters/{id}"),
+        ("post", "dead-letters/requeue"),
         ("post", "dead-letters/{id}/requeue"),
         ("post", "dead-letters/{id}/discard"),
         ("get", "workers"),

@@ -62,6 +62,7 @@ TENANTS = {
     "list_tasks_by_id": {"tasks_pkey"},
     "read_whereabouts": {"instances_pkey"},
     "list_instances_by_business_key": {"instances_by_business_key"},
+    "list_instances_by_parent": {"instances_by_parent"},
     "list_instances_by_key": {"instances_idempotency"},
     "list_instances_by_status": {"instances_by_status"},
     "list_steps": {"steps_pkey"},
@@ -81,7 +82,8 @@ TENANTS = {
     "read_task": {"tasks_pkey"},
 }
 WORKERS = {
-    "lock_letter": {"dead_letters_pkey"},
+    "count_ancestors": {"instances_pkey"},
+    "lock_letters": {"dead_letters_pkey"},
     "resolve_letters": {"dead_letters_by_instance"},
     "insert_letters": set[str](),
     "read_past": {"steps_pkey"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as text_json
+from collections import Counter
 from typing import Annotated, Any
 
 import msgspec
@@ -20,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="LETTER", help="The letters' ids.")]
 Instance = Annotated[str | None, typer.Option("--instance", help="Only letters of this instance.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only letters with this reason.")]
-Source = Annotated[str | None, typer.Option("--source", help="Only signal, work or effect.")]
+Source = Annotated[str | None, typer.Option("--source", help="Only step, compensation, signal, work or effect.")]
 All = Annotated[bool, typer.Option("--all", help="Every open letter of the organisation.")]
 By = Annotated[str | None, typer.Option("--by", help="Who does it.")]
 Why = Annotated[str, typer.Option("--why", help="Why; it stands in the audit trail.")]
@@ -111,13 +112,22 @@ def _wanted(instance: str | None, reason: str | None, source: str | None, all: b
 
 def _answer(done: Resolved, verb: str, *, json: bool) -> None:
     if json:
-        show({"count": done.count, "ids": done.ids, "left": done.left, "dry_run": done.dry_run}, json=True)
+        facts = {"count": done.count, "ids": done.ids, "left": done.left, "dry_run": done.dry_run}
+        show({**facts, "refusals": msgspec.to_builtins(done.refusals)}, json=True)
     elif done.dry_run:
         say(f"{done.count} dead letters would be {verb}.")
     else:
-        say(f"{done.count} dead letters were {verb}." + (f" {len(done.left)} could not be." if done.left else ""))
+        say(f"{done.count} dead letters were {verb}.{_left(done)}")
     if done.left:
         raise typer.Exit(5)
+
+
+def _left(done: Resolved) -> str:
+    if not done.left:
+        return ""
+    codes = Counter(done.refusals[id].code for id in done.left if id in done.refusals)
+    told = ", ".join(f"{count} {code}" for code, count in codes.most_common())
+    return f" {len(done.left)} could not be{f': {told}' if told else ''}."
 
 
 def _row(letter: DeadLetter) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
 from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, page, taken
 from holdfast.errors import Conflict, NotFound, Refused
@@ -12,6 +13,8 @@ from holdfast.runtime.dead_letters import LetterFilter, Resolved
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.effects import Effect
 from holdfast.store.tasks import Task, TaskEvent
+
+MOST_LETTERS: Final = 1000  # that one request puts back
 
 
 class RemoteDesk(Caller):
@@ -93,11 +96,27 @@ class RemoteDesk(Caller):
         ids: Iterable[str] | None = None,
         *,
         filter: LetterFilter | None = None,
+        inputs: Mapping[str, Any] | None = None,
         by: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Resolved:
-        return self._resolve("requeue", ids, filter, by, reason, dry_run=dry_run)
+        wish = given(reason=reason, dry_run=dry_run)
+        if ids is None and filter is not None and filter == LetterFilter(filter.instance_id) != LetterFilter():
+            path = f"/instances/{id_part(str(filter.instance_id))}/requeue"  # all of them in one commit
+            return _resolved(self._act(path, wish | given(inputs=inputs), by))
+        pages = [list(ids)] if ids is not None else _by_instance(self._matching(filter))
+        answers = [
+            _resolved(self._act("/dead-letters/requeue", wish | {"ids": part} | _inputs_for(part, inputs), by))
+            for page in pages
+            for part in _parts(list(dict.fromkeys(page)))
+        ]
+        return Resolved(
+            [id for answer in answers for id in answer.ids],
+            [id for answer in answers for id in answer.left],
+            dry_run,
+            {id: refusal for answer in answers for id, refusal in answer.refusals.items()},
+        )
 
     def discard_dead_letters(
         self,
@@ -108,7 +127,15 @@ class RemoteDesk(Caller):
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Resolved:
-        return self._resolve("discard", ids, filter, by, reason, dry_run=dry_run)
+        chosen = list(dict.fromkeys(ids)) if ids is not None else [letter.id for letter in self._matching(filter)]
+        if dry_run:
+            return Resolved(chosen, [], True)
+        done: list[str] = []
+        for id in chosen:
+            with suppress(NotFound, Conflict, Refused):
+                self._act(f"/dead-letters/{id_part(id)}/discard", given(reason=reason), by)
+                done.append(id)
+        return Resolved(done, [id for id in chosen if id not in done], False)
 
     def effects(self, instance_id: str) -> list[Effect]:
         found = self._http.get(f"/instances/{id_part(instance_id)}/effects")["items"]
@@ -118,27 +145,7 @@ class RemoteDesk(Caller):
         done = self._act(f"/effects/{id_part(effect_id)}/replay", given(reason=reason), by)
         return taken(Effect, {"config": None, **done})
 
-    def _resolve(
-        self,
-        verb: str,
-        ids: Iterable[str] | None,
-        filter: LetterFilter | None,
-        by: str | None,
-        reason: str | None,
-        *,
-        dry_run: bool,
-    ) -> Resolved:
-        chosen = list(dict.fromkeys(ids)) if ids is not None else self._matching(filter)
-        if dry_run:
-            return Resolved(chosen, [], True)
-        done: list[str] = []
-        for id in chosen:
-            with suppress(NotFound, Conflict, Refused):
-                self._act(f"/dead-letters/{id_part(id)}/{verb}", given(reason=reason), by)
-                done.append(id)
-        return Resolved(done, [id for id in chosen if id not in done], False)
-
-    def _matching(self, filter: LetterFilter | None) -> list[str]:
+    def _matching(self, filter: LetterFilter | None) -> list[DeadLetter]:
         if filter is None:
             raise Refused(
                 "Which dead letters are meant?",
@@ -146,8 +153,38 @@ class RemoteDesk(Caller):
                 hint="Name them, narrow them down, or say --all.",
             )
         instance = None if filter.instance_id is None else str(filter.instance_id)
-        found = self.dead_letters(instance, reason=filter.reason, source=filter.source, limit=EVERYTHING)
-        return [letter.id for letter in found]
+        return self.dead_letters(instance, reason=filter.reason, source=filter.source, limit=EVERYTHING)
+
+
+def _by_instance(letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+    """What a request may ask for, without tearing an instance apart: its letters are one commit."""
+    page: list[str] = []
+    for _, mine in groupby(sorted(letters, key=_instance), key=_instance):
+        ids = [letter.id for letter in mine]
+        if page and len(page) + len(ids) > MOST_LETTERS:
+            yield page
+            page = []
+        page += ids
+    if page:
+        yield page
+
+
+def _instance(letter: DeadLetter) -> str:
+    return letter.instance_id
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + MOST_LETTERS] for start in range(0, len(ids), MOST_LETTERS))
+
+
+def _inputs_for(ids: Sequence[str], inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+    mine = {id: input for id, input in (inputs or {}).items() if id in ids}
+    return {"inputs": mine} if mine else {}
+
+
+def _resolved(answer: dict[str, Any]) -> Resolved:
+    told = {item.pop("id"): item for item in answer["refusals"]}
+    return taken(Resolved, {**answer, "refusals": told})
 
 
 def _some_id(id: str | None) -> str | None:

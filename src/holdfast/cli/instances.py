@@ -34,6 +34,7 @@ def instances(
         list[str] | None, typer.Option("--attribute", help="Only with this NAME=VALUE; all of several must fit.")
     ] = None,
     started_by: Annotated[str | None, typer.Option("--started-by", help="Only what this person started.")] = None,
+    parent: Annotated[str | None, typer.Option("--parent", help="Only the sub-flows of this instance.")] = None,
     since: Annotated[
         str | None, typer.Option("--since", help="Only those started since: 90m, 3d, 2026-01-31T08:00.")
     ] = None,
@@ -46,7 +47,7 @@ def instances(
     with place() as engine:
         page = engine.list(
             flow=flow, status=status, key=key, business_key=business_key, subject_id=started_by,
-            attributes=attributes, since=moment, after=after, limit=limit,
+            attributes=attributes, parent=parent, since=moment, after=after, limit=limit,
         )  # fmt: skip
     if json:
         show_facts(msgspec.to_builtins(page), json=True)

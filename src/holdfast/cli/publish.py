@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
 import typer
 
-from holdfast.cli.output import complain, say, show_all, table, tracked
+from holdfast.cli.output import complain, say, show_all, table, tracked, warn
 from holdfast.cli.place import Place, anywhere, place
 from holdfast.cli.written import Written, graph_of, read_sources
 from holdfast.compiler.compile import compile_graph
@@ -33,8 +35,21 @@ def publish(
         if dry_run:
             _answer(planned, json=json)
             return
-        done = [engine.publish(one, by=by) for one in tracked(written, len(written), "publish")]
+        with _told_later():
+            done = [engine.publish(one, by=by) for one in tracked(written, len(written), "publish")]
     _answer(done, json=json)
+
+
+@contextmanager
+def _told_later() -> Generator[None]:
+    """What the engine warns of is told when all are published: the missing flow may be the next one."""
+    publishing = logging.getLogger("holdfast.publish")
+    before = publishing.level
+    publishing.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        publishing.setLevel(before)
 
 
 def _plan(engine: Place, written: Sequence[Written]) -> list[Published]:
@@ -72,5 +87,10 @@ def _answer(done: Sequence[Published], *, json: bool) -> None:
         show_all([msgspec.to_builtins(one) for one in done])
         return
     table(("flow", "version", ""), [(one.name, str(one.version), "new" if one.new else "unchanged") for one in done])
+    known = {one.name for one in done}
+    for one in done:
+        for flow in one.unknown_flows:
+            if flow not in known:  # those may have been published a moment later
+                warn(f"{one.name!r} starts the flow {flow!r}, which is not published.")
     new = sum(one.new for one in done)
     say(f"{new} new, {len(done) - new} unchanged.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, cast
@@ -18,7 +20,9 @@ from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.reads import Event, Instance, Step
 from holdfast.store.tasks import Task
 
-MOST: Final = 1000  # tasks and letters of one instance
+MOST: Final = 1000  # tasks, letters and sub-flows of one instance
+DEEPEST: Final = 3  # sub-flows inside each other that are told
+MOST_CHILDREN: Final = 20  # sub-flows that are told of unless all are wanted; the others have only their ids
 
 
 class Record:
@@ -39,6 +43,7 @@ class Record:
         self.letters = letters
         self.events = events
         self.now = now
+        self.children: dict[str, Record] = {}  # by the step that started them, as far as they were read
 
     @cached_property
     def visits(self) -> dict[str, list[Step]]:
@@ -63,6 +68,11 @@ class Record:
     def controls(self) -> dict[str, list[Step]]:
         """What operators and the engine did to the whole instance, by kind: cancel, abort, suspend, rollback …"""
         return _grouped((step.name.removeprefix("@"), step) for step in self.steps if step.kind == CONTROL)
+
+    @cached_property
+    def started(self) -> dict[str, str]:
+        """The sub-flow of every step that has one: the ids of both."""
+        return {step.id: child for step in self.steps if (child := _child_of(step)) is not None}
 
     @cached_property
     def tasks_by_step(self) -> dict[str, list[Task]]:
@@ -91,7 +101,29 @@ class Record:
         return wait
 
 
-def read_record(engine: Place, id: str, *, events: bool, now: datetime) -> Record:
+def read_record(engine: Place, id: str, *, events: bool, now: datetime, everything: bool = False) -> Record:
+    """The instance with its sub-flows, those of the first level before those of the next."""
+    whole = _read(engine, id, events=events, now=now)
+    left, level = MOST if everything else MOST_CHILDREN, [whole]
+    for _ in range(DEEPEST):
+        below: list[Record] = []
+        for record in level:
+            for step in _telling(record, everything)[: left - len(below)]:
+                with suppress(NotFound):  # it could not be started, or is not kept any more
+                    record.children[step] = _read(engine, record.started[step], events=False, now=now)
+                    below.append(record.children[step])
+        left, level = left - len(below), below
+    return whole
+
+
+def _telling(record: Record, everything: bool) -> list[str]:
+    """The steps whose sub-flows are worth reading: one that completed has gone as its flow says."""
+    return [
+        step.id for step in record.steps if step.id in record.started and (everything or step.status != "completed")
+    ]
+
+
+def _read(engine: Place, id: str, *, events: bool, now: datetime) -> Record:
     instance = engine.get(id)
     return Record(
         instance,
@@ -119,6 +151,17 @@ def document(value: Any) -> dict[str, Any]:
 def due_of(wait: dict[str, Any]) -> datetime | None:
     due = wait.get("due")
     return None if due is None else to_datetime(due)
+
+
+def reference(wait: dict[str, Any]) -> str:
+    """The id of what is waited for."""
+    return str(UUID(bytes=base64.b64decode(wait["ref"])))
+
+
+def _child_of(step: Step) -> str | None:
+    """A step keeps what it waited for when it was opened."""
+    waits: list[dict[str, Any]] = document(step.detail).get("waits", []) if step.kind == FORWARD else []
+    return next((reference(wait) for wait in waits if wait["kind"] == "child" and wait.get("ref")), None)
 
 
 def _undoes(step: Step) -> str:

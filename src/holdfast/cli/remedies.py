@@ -26,7 +26,10 @@ def _commands(record: Record) -> Iterator[tuple[str, str]]:
     for letter in record.letters:
         yield _about(letter), f"holdfast requeue {letter.id} --by NAME --reason WHY"
     if instance.status == "suspended":
-        yield "The instance is paused", f"holdfast resume {instance.id} --by NAME"
+        what = "The instance" if instance.parent_id is None else f"The sub-flow {instance.flow}"
+        yield f"{what} is paused", f"holdfast resume {instance.id} --by NAME"
+    for child in record.children.values():
+        yield from _commands(child)
 
 
 def _answer(task: Task, record: Record) -> str:

@@ -40,6 +40,7 @@ class Remote(RemoteDesk):
         business_key: str | None = None,
         subject_id: str | None = None,
         attributes: Mapping[str, Any] | None = None,
+        parent: str | None = None,
         since: datetime | None = None,
         after: str | None = None,
         limit: int = 50,
@@ -49,8 +50,8 @@ class Remote(RemoteDesk):
         while True:
             page = self._http.get(
                 "/instances", flow=flow, status=status, key=key, business_key=business_key,
-                subject=subject_id, attribute=wanted, since=None if since is None else since.isoformat(),
-                cursor=after, limit=min(limit - len(found), 200),
+                subject=subject_id, attribute=wanted, parent=None if parent is None else id_part(parent),
+                since=None if since is None else since.isoformat(), cursor=after, limit=min(limit - len(found), 200),
             )  # fmt: skip
             found += [self._instance(item) for item in page["items"]]
             after = page["next"]

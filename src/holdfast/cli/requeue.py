@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from holdfast.cli.given import read_given
-from holdfast.cli.output import complain, say, tracked
+from holdfast.cli.output import busy, complain, say
 from holdfast.cli.output import show as show_facts
 from holdfast.cli.place import Place, actor, anywhere, place
-from holdfast.errors import HoldfastError, Refused
-from holdfast.store.dead_letters import DeadLetter
+from holdfast.errors import Conflict, Refused
+from holdfast.runtime.dead_letters import LetterFilter, Resolved
 
-MOST: Final = 1000
 SOME_LEFT: Final = 5
 
 
@@ -28,63 +27,74 @@ def requeue(
     input: Annotated[
         str | None, typer.Option("--input", help="Another input, as JSON, @file or -; for one letter only.")
     ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option("--inputs", help="Other inputs for several: a JSON object by letter, @file or -."),
+    ] = None,
     by: Annotated[str | None, typer.Option("--by", help="Who does it, for the audit trail.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run again what dead letters are about; exit code 5: some could not be put back."""
-    if bool(letters) == (instance is not None):
+    """Run again what dead letters are about, those of one instance in one commit; exit code 5: some could not be."""
+    given = _given(input, inputs)
+    ids = list(dict.fromkeys(letters or (() if instance or input is not None else given)))
+    if bool(ids) == (instance is not None):
         raise Refused(
             "Dead letters are named by their ids, or by --instance.",
             code="DEAD_LETTERS_NOT_NAMED",
             hint="`holdfast dlq list` shows the open ones.",
         )
-    given = read_given(input)
     who = actor(by)
     with place() as engine:
-        ids = list(dict.fromkeys(letters or ())) or _open_letters(engine, instance)
-        if input is not None and len(ids) != 1:
-            raise Refused(
-                f"--input is for one dead letter, and {len(ids)} are meant.",
-                code="INPUT_FOR_MANY",
-                hint="Name the one letter it is for.",
-            )
-        done, refused = _put_back(engine, ids, given, who, reason)
-    if len(ids) == 1 and refused:
-        raise refused[0][1]
-    _answer(done, refused, json=json)
+        if instance is not None:
+            engine.get(instance)  # an unknown instance is not one without letters
+        if input is not None:
+            ids = [_the_one(engine, ids, instance)]
+        if len(ids) == 1:
+            new = given.get("", given.get(ids[0]))
+            letter = engine.requeue(ids[0], new, by=who, reason=reason)
+            done = Resolved([letter.id], [], False)
+        else:
+            wanted = None if instance is None else LetterFilter(instance)
+            with busy("Dead letters"):
+                done = engine.replay_dead_letters(ids or None, filter=wanted, inputs=given, by=who, reason=reason)
+    _answer(done, json=json)
 
 
-def _open_letters(engine: Place, instance: str | None) -> list[str]:
-    assert instance is not None
-    engine.get(instance)  # an unknown instance is not one without letters
-    # Oldest first: in the order they failed.
-    return [letter.id for letter in reversed(engine.dead_letters(instance, limit=MOST))]
+def _given(input: str | None, inputs: str | None) -> dict[str, Any]:
+    """By letter; what is given for the only one, whichever it is, under the empty name."""
+    if input is not None and inputs is not None:
+        raise Refused("An input is given twice.", code="INPUT_FOR_MANY", hint="Use --input or --inputs.")
+    if inputs is None:
+        return {} if input is None else {"": read_given(input)}
+    given = read_given(inputs, "--inputs")
+    if not isinstance(given, dict):
+        raise Refused(
+            "--inputs is no JSON object.", code="INPUT_NOT_JSON", hint='Write {"LETTER": {…}, "LETTER": {…}}.'
+        )
+    return cast(dict[str, Any], given)
 
 
-Refusals = list[tuple[str, HoldfastError]]
+def _the_one(engine: Place, ids: Sequence[str], instance: str | None) -> str:
+    meant = ids or [letter.id for letter in engine.dead_letters(instance, limit=2)]
+    if len(meant) != 1:
+        raise Refused(
+            "--input is for one dead letter, and more or fewer are meant.",
+            code="INPUT_FOR_MANY",
+            hint="Name the one letter it is for, or give --inputs by letter.",
+        )
+    return meant[0]
 
 
-def _put_back(engine: Place, ids: Sequence[str], given: Any, by: str, reason: str) -> tuple[list[DeadLetter], Refusals]:
-    done: list[DeadLetter] = []
-    refused: Refusals = []
-    for id in tracked(ids, len(ids), "requeue"):
-        try:
-            done.append(engine.requeue(id, given, by=by, reason=reason))
-        except HoldfastError as refusal:
-            refused.append((id, refusal))
-    return done, refused
-
-
-def _answer(done: Sequence[DeadLetter], refused: Refusals, *, json: bool) -> None:
+def _answer(done: Resolved, *, json: bool) -> None:
     if json:
-        left = [{"id": id, "code": error.code, "message": error.message} for id, error in refused]
-        show_facts({"done": [letter.id for letter in done], "refused": left}, json=True)
+        refused = [{"id": id, "code": each.code, "message": each.message} for id, each in done.refusals.items()]
+        show_facts({"done": done.ids, "refused": refused}, json=True)
     else:
-        for letter in done:
-            say(f"{letter.id}  {letter.resolution}  {letter.instance_id}")
-        for id, error in refused:
-            complain(type(error)(f"{id}: {error.message}", code=error.code, hint=error.hint))
-        if not done and not refused:
+        for id in done.ids:
+            say(f"{id}  replayed")
+        for id, each in done.refusals.items():
+            complain(Conflict(f"{id}: {each.message}", code=each.code, hint=each.hint))
+        if not done.ids and not done.refusals:
             say("There are no open dead letters.")
-    if refused:
+    if done.refusals:
         raise typer.Exit(SOME_LEFT)

@@ -42,7 +42,7 @@ def show(
 ) -> None:
     """An instance: its flow as a tree with live states, what it waits for, and what can be done about it."""
     with place() as engine:
-        looks = _looks(engine, id, events, again=watch)
+        looks = _looks(engine, id, events, again=watch, everything=all)
         with contextlib.suppress(KeyboardInterrupt) if watch else contextlib.nullcontext():
             if json:
                 for record in looks:
@@ -54,19 +54,25 @@ def show(
                     _print(record, everything=all)
 
 
-def _looks(engine: Place, id: str, events: bool, *, again: bool) -> Iterator[Record]:
+def _looks(engine: Place, id: str, events: bool, *, again: bool, everything: bool) -> Iterator[Record]:
     """The instance as it is; with `again`, also as it becomes, until its end."""
     seen: Any = None
     while True:
-        record = read_record(engine, id, events=events, now=datetime.now(UTC))
+        record = read_record(engine, id, events=events, now=datetime.now(UTC), everything=everything)
         is_over = record.instance.status in TERMINAL
-        state = record.instance.version, [step.attempts for step in record.steps], record.letters
+        state = _state(record)
         if state != seen or (again and console().is_terminal):  # on a terminal also time goes on
             seen = state
             yield record
         if is_over or not again:
             return
         time.sleep(INTERVAL)
+
+
+def _state(record: Record) -> Any:
+    """What changes when there is something new to draw."""
+    children = [_state(child) for child in record.children.values()]
+    return record.instance.version, [step.attempts for step in record.steps], record.letters, children
 
 
 def _follow(looks: Iterator[Record], *, everything: bool) -> None:
@@ -118,5 +124,12 @@ def _plain(record: Record) -> dict[str, Any]:
         "steps": msgspec.to_builtins(record.steps),
         "tasks": msgspec.to_builtins(record.tasks),
         "dead_letters": msgspec.to_builtins(record.letters),
+        "sub_flows": [_plain_child(record, step, child) for step, child in record.started.items()],
     }
     return facts if record.events is None else {**facts, "events": msgspec.to_builtins(record.events)}
+
+
+def _plain_child(record: Record, step: str, id: str) -> dict[str, Any]:
+    """At least the ids; all there is to tell where it was read."""
+    child = record.children.get(step)
+    return {"step_id": step, "id": id, **({} if child is None else _plain(child))}

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.paths import Item, Way, main_path, names_on
 from holdfast.cli.record import Record
-from holdfast.cli.wording import LOOKS, UNREACHED, error_of, promise_of, references_of, state_of, words_of
+from holdfast.cli.wording import LOOKS, UNREACHED, child_words, error_of, promise_of, references_of, state_of, words_of
 from holdfast.compiler.graph import Behaviour, Node
 from holdfast.store.reads import Step
 
@@ -37,23 +37,28 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def draw(record: Record, drawing: Drawing) -> list[Text]:
-    tree = _Tree(record, drawing)
-    if record.graph is None:
-        tree.remark("", "The definition cannot be read; these are the steps as they happened.")
-        tree.strays(set())
-    else:
-        path = main_path(record.graph)
-        tree.way(path, "", "")
-        tree.strays(set(names_on(path)))
+    tree = _Tree(record, drawing, [])
+    tree.whole("")
     widest = max((len(_lead(line, drawing)) for line in tree.lines if line.state), default=0)
     return [_rendered(line, min(widest, WIDEST_NAME), drawing) for line in tree.lines]
 
 
 class _Tree:
-    def __init__(self, record: Record, drawing: Drawing) -> None:
+    def __init__(self, record: Record, drawing: Drawing, lines: list[Line]) -> None:
         self._record = record
         self._drawing = drawing
-        self.lines: list[Line] = []
+        self.lines = lines
+
+    def whole(self, indent: str) -> None:
+        """All of the instance, and inside it the sub-flows that are told of."""
+        graph = self._record.graph
+        if graph is None:
+            self.remark(indent, "The definition cannot be read; these are the steps as they happened.")
+            self.strays(set(), indent)
+        else:
+            path = main_path(graph)
+            self.way(path, indent, indent)
+            self.strays(set(names_on(path)), indent)
 
     def way(self, way: Way, first: str, rest: str) -> None:
         """The items of a way below one another; `first` stands before its first line, `rest` before all others."""
@@ -64,11 +69,11 @@ class _Tree:
     def remark(self, indent: str, text: str, style: str = "dim") -> None:
         self.lines.append(Line(indent, "", text, style=style))
 
-    def strays(self, known: set[str]) -> None:
+    def strays(self, known: set[str], indent: str) -> None:
         """What happened at nodes to which no path of the present graph leads."""
         for name, visits in self._record.visits.items():
             if name not in known and visits[0].behaviour != "end":
-                self._visits(name, None, visits, "", "")
+                self._visits(name, None, visits, indent, indent)
 
     def _item(self, item: Item, first: str, rest: str) -> None:
         node, record = item.node, self._record
@@ -105,8 +110,18 @@ class _Tree:
             self.remark(below, error if is_last else f"before: {error}", "red" if is_last else "dim")
         for reference in references_of(visit, self._record):
             self.remark(below, reference, "")
+        self._sub_flow(visit, below)
         for letter in self._record.letters_by_step.get(visit.id, []):
             self.remark(below, f"dead letter {letter.id}", "red")
+
+    def _sub_flow(self, visit: Step, below: str) -> None:
+        """One that completed is told of in a line: nothing goes on there any more."""
+        id, child = self._record.started.get(visit.id), self._record.children.get(visit.id)
+        if id is None:
+            return
+        self.remark(below, child_words(id, child), "")
+        if child is not None and (self._drawing.everything or child.instance.status != "completed"):
+            _Tree(child, self._drawing, self.lines).whole(f"{below}   ")
 
     def _compensations(self, visit: Step, below: str) -> None:
         record = self._record

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import datetime
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
-from holdfast.cli.record import Record, document, due_of
+from holdfast.cli.record import Record, document, due_of, reference
 from holdfast.cli.spans import shown, spoken
 from holdfast.compiler.compiled import Compiled
 from holdfast.compiler.graph import Behaviour, Node
@@ -93,7 +91,7 @@ def _handler(step: Step, node: Node | None) -> str:
     return f"handler {name!r}" if node is None or node.queue is None else f"queue {node.queue!r}"
 
 
-_REFERENCES: Final = {"child": "sub-flow", "receipt": "effect", "task": "task"}
+_REFERENCES: Final = {"receipt": "effect", "task": "task"}
 _UNTIL: Final = {
     RETRY: "next call",
     "timer": "until",
@@ -113,10 +111,18 @@ def wait_words(wait: dict[str, Any], record: Record) -> str:
 
 
 def references_of(step: Step, record: Record) -> list[str]:
-    """The sub-flow, effect or task of a step, with its id."""
+    """The effect or task an open step waits for, with its id."""
     waits = document(step.detail).get("waits", ()) if step.status in OPEN_STEP else ()
-    named = [(_REFERENCES[w["kind"]], w["ref"]) for w in waits if w["kind"] in _REFERENCES and w.get("ref")]
-    return [f"{noun} {UUID(bytes=base64.b64decode(ref))}" for noun, ref in named]
+    return [f"{_REFERENCES[w['kind']]} {reference(w)}" for w in waits if w["kind"] in _REFERENCES and w.get("ref")]
+
+
+def child_words(id: str, child: Record | None) -> str:
+    """A sub-flow with its id and, where it was read, what it is and how it stands."""
+    if child is None:
+        return f"sub-flow {id}"
+    instance = child.instance
+    parts = [f"sub-flow {id}", instance.status.replace("_", " "), f"{instance.flow} version {instance.flow_version}"]
+    return " · ".join(parts)
 
 
 def when(moment: datetime | None, now: datetime) -> str:

@@ -32,6 +32,7 @@ from holdfast.core.signals import (
     Migrate,
     ReceiptArrived,
     Requeue,
+    RequeueMany,
     Rerun,
     Reschedule,
     Resume,
@@ -94,6 +95,8 @@ def _is_afterwork(instance: Instance, signal: Signal) -> bool:
     """A compensation that had failed is run again while the instance stays what it is."""
     if type(signal) is Requeue:
         return signal.undo is not None
+    if type(signal) is RequeueMany:
+        return all(part.undo is not None for part in signal.parts)
     return instance.state.rollback is not None and type(signal) in (WorkDone, WorkFailed, TimerDue)
 
 
@@ -122,6 +125,7 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Suspend: control.suspend,
     Resume: control.resume,
     Requeue: requeue.requeue,
+    RequeueMany: requeue.requeue_many,
     HistoryRead: rollback.history_read,
     Migrate: migrate.migrate,
     Rerun: rerun.rerun,

@@ -172,6 +172,12 @@ class Requeue(msgspec.Struct, frozen=True, gc=False):
     undo: Undo | None = None  # the letter is about a compensation
 
 
+class RequeueMany(msgspec.Struct, frozen=True, gc=False):
+    """Several dead letters of one instance, all of them or none; either all about steps or all about compensations."""
+
+    parts: tuple[Requeue, ...]
+
+
 class Reschedule(msgspec.Struct, frozen=True, gc=False):
     """Another moment for what a token waits for: at `at`, or `delay` seconds from now; never, if it is `cancelled`."""
 
@@ -233,6 +239,7 @@ Signal = (
     | Reschedule
     | HistoryRead
     | Requeue
+    | RequeueMany
     | Migrate
     | Rerun
 )

@@ -72,6 +72,18 @@ def _check_path(items: Items, place: _Place) -> Found:
             place = msgspec.structs.replace(place, is_certain=False)
 
 
+def certain_sub_flows(items: Items) -> Iterator[SubFlow]:
+    """Those that every run comes to unless it fails, because nothing before them decides otherwise."""
+    for item in items:
+        if isinstance(item, SubFlow):
+            yield item
+        elif isinstance(item, Fork | Parallel):
+            for branch in item.branches:
+                yield from certain_sub_flows(branch)
+        elif isinstance(item, _DECIDES):
+            return
+
+
 def _is_itself(item: SubFlow, place: _Place) -> bool:
     return item.flow == place.flow and item.version in (None, place.version)
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from holdfast.core.moments import from_json
-from holdfast.core.signals import Actor, Requeue
-from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.core.signals import Actor, Requeue, RequeueMany
+from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, StoreError
 from holdfast.runtime.edge import check_text, take_id, take_payload
 from holdfast.runtime.items import Item
 from holdfast.store import dead_letters
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.effects import replay_effects
 from holdfast.store.history import read_compensation
-from holdfast.store.session import Session
+from holdfast.store.session import DatabaseError, Disconnected, Session
 
 PAGE: Final = 500
+AT_ONCE: Final = 100  # instances whose letters are on their way to a commit; the committer makes few commits of them
 Id = str | UUID
-_Resolver = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
+Inputs = Mapping[str, Any] | Mapping[UUID, Any]  # for steps, by the id of their letter
+Refusals = dict[str, HoldfastError]  # by the letter's id
 
 
 class LetterFilter(msgspec.Struct, frozen=True):
@@ -32,12 +36,24 @@ class LetterFilter(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a letter was not put back."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
 class Resolved(msgspec.Struct, frozen=True):
-    """What was done, or would be by a dry run, and the letters that were left because nothing could be done."""
+    """What was done, or would be by a dry run, and the letters that were left because nothing could be done.
+
+    `refusals` says why, by the letter's id; one that had been settled before is named there and is not left.
+    """
 
     ids: list[str]
     left: list[str]
     dry_run: bool
+    refusals: dict[str, Refusal] = {}
 
     @property
     def count(self) -> int:
@@ -72,60 +88,87 @@ class Letters:
     async def requeue(self, id: Id, input: Any, by: str | None, why: str | None) -> DeadLetter:
         """Put back one letter; answers it as it is then."""
         letter = await self.get(id)
-        if input is not None and letter.source not in RUN_AGAIN:
-            raise Refused(
-                f"A dead letter of source {letter.source!r} goes back as it is: it takes no other input.",
-                code="DEAD_LETTER_INPUT",
-                hint="Leave `input` out, or discard the letter and send what should be sent.",
-            )
+        raw = None if input is None else _new_input(letter, input)
+        actor = _actor(by, why)
         if letter.resolved_at is not None:
-            raise Conflict(
-                f"The dead letter was {letter.resolution} by {letter.resolved_by}.",
-                code="DEAD_LETTER_RESOLVED",
-                hint="What failed again has a new dead letter.",
-            )
+            raise _settled(letter)
         if letter.source in RUN_AGAIN:
-            await self._run_again(letter, input, _actor(by, why), why)
-            self._announce()
-            return await self.get(id)
-        done = await self.replay([letter.id], None, by, why, dry_run=False)
-        if not done.ids:
-            raise Conflict(
-                "What the dead letter is about has ended by other means.",
-                code="DEAD_LETTER_STALE",
-                hint="Discard it.",
-            )
+            part = await self._part(letter, raw, why)
+            await self._apply(Item(take_id(letter.instance_id), part, Actor(actor)))
+        elif not await _REPLAYS[letter.source](self._session, self._org, [take_id(letter.id)], actor, why):
+            raise _stale()
+        self._announce()
         return await self.get(id)
 
     async def replay(
-        self, ids: Iterable[Id] | None, filter: LetterFilter | None, by: str | None, why: str | None, *, dry_run: bool
+        self,
+        ids: Iterable[Id] | None,
+        filter: LetterFilter | None,
+        by: str | None,
+        why: str | None,
+        *,
+        inputs: Inputs | None = None,
+        dry_run: bool,
     ) -> Resolved:
+        """Put back many. The steps of one instance run again in one commit; what is wrong with the request as a whole
+        is refused before anything is done, what is wrong with a letter is told of that letter."""
         actor = _actor(by, why)
+        meant = await self._chosen(ids, filter)
+        raws = _new_inputs(meant, inputs or {})
+        letters = [letter for letter in meant if letter.resolved_at is None]
+        if dry_run:
+            return Resolved([letter.id for letter in letters], [], True)
+        refused = {letter.id: _settled(letter) for letter in meant if letter.resolved_at is not None}
+        steps = [letter for letter in letters if letter.source in RUN_AGAIN]
+        refused |= await self._run_again(steps, raws, actor, why)
+        for source, replay in _REPLAYS.items():
+            mine = [letter.id for letter in letters if letter.source == source]
+            refused |= await self._send_back(mine, replay, actor, why)
+        self._announce()
+        done = [letter.id for letter in letters if letter.id not in refused]
+        left = [letter.id for letter in letters if letter.id in refused]
+        return Resolved(done, left, False, {id: _told(refusal) for id, refusal in refused.items()})
 
-        async def put_back(letters: Sequence[DeadLetter]) -> list[str]:
-            done: list[str] = []
-            for source in sorted({letter.source for letter in letters} & _REPLAYS.keys()):
-                mine = [take_id(letter.id) for letter in letters if letter.source == source]
-                done += await _REPLAYS[source](self._session, self._org, mine, actor, why)
-            for letter in letters:
-                if letter.source in RUN_AGAIN and await self._could_run_again(letter, actor, why):
-                    done.append(letter.id)
-            self._announce()
-            return done
+    async def _run_again(
+        self, letters: Sequence[DeadLetter], raws: Mapping[str, bytes], actor: str, why: str | None
+    ) -> Refusals:
+        """Instances side by side, each on its own: that one of them is refused holds up no other."""
+        refused: Refusals = {}
+        units: dict[tuple[str, str], list[Requeue]] = {}
+        for letter in sorted(letters, key=_age):  # in the order they failed
+            try:
+                part = await self._part(letter, raws.get(letter.id), why)
+            except Conflict as stale:
+                refused[letter.id] = stale
+            else:
+                units.setdefault((letter.instance_id, letter.source), []).append(part)
+        turns = asyncio.Semaphore(AT_ONCE)
 
-        return await self._resolve(ids, filter, put_back, dry_run)
+        async def put_back(instance: str, parts: list[Requeue]) -> None:
+            async with turns:
+                refused.update(await self._commit(take_id(instance), parts, Actor(actor)))
 
-    async def _could_run_again(self, letter: DeadLetter, actor: str, why: str | None) -> bool:
-        try:
-            await self._run_again(letter, None, actor, why)
-        except Conflict:  # its step has ended by other means, or somebody else was faster: it is among those left
-            return False
-        return True
+        await asyncio.gather(*(put_back(instance, parts) for (instance, _), parts in units.items()))
+        return refused
 
-    async def _run_again(self, letter: DeadLetter, input: Any, actor: str, why: str | None) -> None:
-        """In one commit: the step's new row, its place in the queue, the instance, and the letter that is settled."""
+    async def _commit(self, instance: bytes, parts: list[Requeue], actor: Actor) -> Refusals:
+        """All in one commit, except those that turn out to be settled or stale: the others are tried without them."""
+        refused: Refusals = {}
+        while parts:
+            try:
+                await self._apply(Item(instance, parts[0] if len(parts) == 1 else RequeueMany(tuple(parts)), actor))
+                break
+            except HoldfastError as refusal:
+                named = refusal.detail.get("letters", ())
+                culprits = [part for part in parts if _letter_id(part) in named] or parts
+                refused |= {_letter_id(part): refusal for part in culprits}
+                parts = [part for part in parts if _letter_id(part) not in refused]
+        return refused
+
+    async def _part(self, letter: DeadLetter, raw: bytes | None, why: str | None) -> Requeue:
+        """What a commit needs to know: the step's new row, its place in the queue, the instance and the letter that is
+        settled are one."""
         instance, step = take_id(letter.instance_id), take_id(letter.envelope["step"])
-        raw = None if input is None else take_payload(input, "the new input", f"{letter.envelope['node']!r}")
         undo = None
         if letter.source == "compensation":
             moment = from_json(letter.envelope["at"]) or 0
@@ -138,34 +181,36 @@ class Letters:
                 )
             undo, known = found
             raw = known if raw is None else raw
-        signal = Requeue(take_id(letter.id), step, raw, why, undo)
-        await self._apply(Item(instance, signal, Actor(actor)))
+        return Requeue(take_id(letter.id), step, raw, why, undo)
+
+    async def _send_back(self, ids: Sequence[str], replay: _Replay, actor: str, why: str | None) -> Refusals:
+        refused: Refusals = {}
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            try:
+                done = set(await replay(self._session, self._org, [take_id(id) for id in page], actor, why))
+            except (DatabaseError, Disconnected) as failure:
+                refused |= dict.fromkeys(page, StoreError(f"The database refused: {failure}", code="STORE_REFUSED"))
+            else:
+                refused |= {id: _stale() for id in page if id not in done}
+        return refused
 
     async def discard(
         self, ids: Iterable[Id] | None, filter: LetterFilter | None, by: str | None, why: str | None, *, dry_run: bool
     ) -> Resolved:
         actor = _actor(by, why)
-
-        async def let_go(letters: Sequence[DeadLetter]) -> list[str]:
-            mine = [take_id(letter.id) for letter in letters]
-            return await dead_letters.discard(self._session, self._org, mine, actor, why)
-
-        return await self._resolve(ids, filter, let_go, dry_run)
-
-    async def _resolve(
-        self, ids: Iterable[Id] | None, filter: LetterFilter | None, resolve: _Resolver, dry_run: bool
-    ) -> Resolved:
-        meant = await self._chosen(ids, filter)
+        meant = [letter.id for letter in await self._chosen(ids, filter) if letter.resolved_at is None]
         if dry_run:
-            return Resolved([letter.id for letter in meant], [], True)
+            return Resolved(meant, [], True)
         done: list[str] = []
         for start in range(0, len(meant), PAGE):
-            done += await resolve(meant[start : start + PAGE])
+            page = [take_id(id) for id in meant[start : start + PAGE]]
+            done += await dead_letters.discard(self._session, self._org, page, actor, why)
         is_done = set(done)
-        return Resolved(done, [letter.id for letter in meant if letter.id not in is_done], False)
+        return Resolved(done, [id for id in meant if id not in is_done], False)
 
     async def _chosen(self, ids: Iterable[Id] | None, filter: LetterFilter | None) -> list[DeadLetter]:
-        """The open letters that are meant, by id or by filter; a filter names what is there now, page by page."""
+        """The letters that are meant, by id or by filter; a filter names what is open now, page by page."""
         if (ids is None) == (filter is None):
             raise Refused(
                 "Dead letters are named by their ids or by a filter.",
@@ -173,8 +218,7 @@ class Letters:
                 hint="Pass `ids`, or `filter=LetterFilter(...)`; an empty filter means every open one.",
             )
         if filter is None:
-            letters = [await self.get(id) for id in ids or ()]
-            return [letter for letter in letters if letter.resolved_at is None]
+            return [await self.get(id) for id in dict.fromkeys(UUID(bytes=take_id(id)) for id in ids or ())]
         found: list[DeadLetter] = []
         while True:
             page = await self.page(filter, found[-1].id if found else None, PAGE)
@@ -194,7 +238,8 @@ async def _replay_effects(session: Session, org: str, ids: Sequence[bytes], by: 
     return [str(UUID(bytes=id)) for id, _ in await replay_effects(session, org, ids, by, why)]
 
 
-_REPLAYS: Final = {
+_Replay = Callable[[Session, str, Sequence[bytes], str, str | None], Awaitable[list[str]]]
+_REPLAYS: Final[dict[str, _Replay]] = {
     "signal": dead_letters.replay_signals,
     "work": dead_letters.replay_work,
     "effect": _replay_effects,
@@ -204,7 +249,57 @@ _REPLAYS: Final = {
 RUN_AGAIN: Final = frozenset({"step", "compensation"})  # their steps get a new row, under a new input if one is given
 
 
+def _new_inputs(letters: Sequence[DeadLetter], inputs: Inputs) -> dict[str, bytes]:
+    """By the letter's id. One of None is none: the step gets what it had."""
+    given = {str(UUID(bytes=take_id(id))): input for id, input in inputs.items()}
+    strangers = given.keys() - {letter.id for letter in letters}
+    if strangers:
+        raise Refused(
+            f"There is an input for {min(strangers)}, which is none of the dead letters that are meant.",
+            code="DEAD_LETTER_INPUT",
+            hint="Name the letter among the others, or leave its input out.",
+        )
+    wanted = [(letter, given[letter.id]) for letter in letters if given.get(letter.id) is not None]
+    return {letter.id: _new_input(letter, input) for letter, input in wanted}
+
+
+def _new_input(letter: DeadLetter, input: Any) -> bytes:
+    if letter.source not in RUN_AGAIN:
+        raise Refused(
+            f"A dead letter of source {letter.source!r} goes back as it is: it takes no other input.",
+            code="DEAD_LETTER_INPUT",
+            hint="Leave `input` out, or discard the letter and send what should be sent.",
+        )
+    return take_payload(input, "the new input", f"{letter.envelope['node']!r}")
+
+
 def _actor(by: str | None, why: str | None) -> str:
     check_text(by, "actor")
     check_text(why, "reason")
     return by or "system"
+
+
+def _age(letter: DeadLetter) -> tuple[datetime, str]:
+    return letter.created_at, letter.id
+
+
+def _letter_id(part: Requeue) -> str:
+    return str(UUID(bytes=part.letter))
+
+
+def _told(refusal: HoldfastError) -> Refusal:
+    return Refusal(refusal.code, refusal.message, refusal.hint)
+
+
+def _settled(letter: DeadLetter) -> HoldfastError:
+    return Conflict(
+        f"The dead letter was {letter.resolution} by {letter.resolved_by}.",
+        code="DEAD_LETTER_RESOLVED",
+        hint="What failed again has a new dead letter.",
+    )
+
+
+def _stale() -> HoldfastError:
+    return Conflict(
+        "What the dead letter is about has ended by other means.", code="DEAD_LETTER_STALE", hint="Discard it."
+    )

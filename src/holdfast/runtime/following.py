@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.decide import decide
 from holdfast.core.decision import Child, Decision, EarlyEvents, Facts, History
@@ -13,12 +13,15 @@ from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, Refused
 from holdfast.store.commit import ChildStart, Entry
 from holdfast.store.early import mark_taken
+from holdfast.store.families import count_ancestors
 from holdfast.store.history import read_past
 from holdfast.store.needs import KeptEvent, take_early_events
 from holdfast.store.session import Session
 
 if TYPE_CHECKING:
     from holdfast.runtime.plan import Plan
+
+DEEPEST: Final = 32  # sub-flows inside each other
 
 
 async def follow(plan: Plan, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
@@ -90,8 +93,9 @@ def is_overtaken(signal: Signal, refusal: HoldfastError) -> bool:
 
 
 async def _start_child(plan: Plan, session: Session, parent: Instance, child: Child) -> ChildFinished | None:
-    """Resolve a sub-flow; one that does not exist is a child that failed."""
+    """Resolve a sub-flow; one that does not exist, or stands too deep, is a child that failed."""
     try:
+        await _refuse_depth(session, parent, child)
         found = await plan.catalog.find(session, parent.org, child.flow, child.version, inside=True)
     except HoldfastError as failure:
         return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
@@ -102,6 +106,16 @@ async def _start_child(plan: Plan, session: Session, parent: Instance, child: Ch
         )
     )  # fmt: skip
     return None
+
+
+async def _refuse_depth(session: Session, parent: Instance, child: Child) -> None:
+    """Flows that start each other end here, and not when the disk is full."""
+    if parent.parent is not None and await count_ancestors(session, parent.id, DEEPEST) >= DEEPEST:
+        raise Refused(
+            f"{child.flow!r} would be sub-flow {DEEPEST + 1} inside each other; there are at most {DEEPEST}.",
+            code="SUBFLOW_TOO_DEEP",
+            hint="Two flows start each other, perhaps through others: decide before that whether to go on.",
+        )
 
 
 def _arrived(event: KeptEvent, token: str) -> EventArrived:

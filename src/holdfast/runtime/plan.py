@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 from holdfast.core.decide import decide
 from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
@@ -22,6 +23,7 @@ from holdfast.core.signals import (
     EventArrived,
     Migrate,
     Requeue,
+    RequeueMany,
     Signal,
     Started,
     WorkDone,
@@ -35,7 +37,7 @@ from holdfast.runtime.following import follow, is_overtaken, plan_rollbacks, rem
 from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
-from holdfast.store.history import is_letter_open
+from holdfast.store.history import open_letters
 from holdfast.store.locks import Locked, QueuedSignal
 from holdfast.store.needs import (
     KeptEvent,
@@ -100,7 +102,7 @@ class Plan:
                 continue
             if type(item.signal) is Decided:
                 self.task = await lock_task(session, item.signal.task)
-            if type(item.signal) is Requeue and not await self._is_open(session, item, item.signal.letter):
+            if isinstance(item.signal, Requeue | RequeueMany) and not await self._are_open(session, item, item.signal):
                 continue
             if self._take(item, receipt):
                 await self._complete(session, item)
@@ -185,14 +187,21 @@ class Plan:
         if needs_more:
             await self._complete(session, item)
 
-    async def _is_open(self, session: Session, item: Item, letter: bytes) -> bool:
+    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany) -> bool:
         found = self.locked.instances.get(item.instance)
-        if found is None or await is_letter_open(session, letter, found.org):
+        if found is None:
+            return True
+        parts = signal.parts if isinstance(signal, RequeueMany) else (signal,)
+        letters = [part.letter for part in parts]
+        still = await open_letters(session, letters, found.org)
+        settled = [str(UUID(bytes=letter)) for letter in letters if letter not in still]
+        if not settled:
             return True
         refusal = Conflict(
             "The dead letter has been settled meanwhile.",
             code="DEAD_LETTER_RESOLVED",
             hint="What failed again has a new dead letter.",
+            letters=settled,
         )
         self.refused.append((item, refusal))
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -12,12 +13,17 @@ from holdfast.compiler.graph import Graph, dump_graph, load_graph
 from holdfast.compiler.lowering import lower
 from holdfast.compiler.steps_graph import to_graph
 from holdfast.definitions.model import Definition as FlowDefinition
+from holdfast.definitions.shape import certain_sub_flows
+from holdfast.definitions.sources import is_written, read_source
 from holdfast.definitions.steps.model import Workflow
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, DefinitionError
 from holdfast.payloads import canonical
 from holdfast.runtime.starter import new_id
 from holdfast.store.definitions import find_definition, insert_definition
+from holdfast.store.flows import FlowDocument, read_flow
 from holdfast.store.session import Session
+
+log = logging.getLogger("holdfast.publish")
 
 Publishable = FlowDefinition | Workflow | Graph | dict[str, Any]
 
@@ -29,11 +35,14 @@ class Published(msgspec.Struct, frozen=True):
     version: int
     hash: str
     new: bool  # False: the very same definition was there already
+    unknown_flows: list[str] = []  # sub-flows it starts that are not published, at least not yet
 
 
 async def publish(session: Session, org: str, definition: Publishable, by: str | None) -> Published:
     source, graph = _as_graph(definition)
     compiled = compile_graph(graph)
+    if isinstance(definition, FlowDefinition):
+        await _refuse_cycle(session, org, definition)
     dumped = dump_graph(graph)
     values = (
         new_id(org, None, None), org, graph.kind, graph.name, graph.version, canonical(source),
@@ -49,7 +58,45 @@ async def publish(session: Session, org: str, definition: Publishable, by: str |
                 code="VERSION_TAKEN",
                 hint="Published versions never change: publish it as a new version.",
             )
-    return Published(graph.name, graph.version, compiled.hash, new)
+    unknown = await _unknown_flows(session, org, graph)
+    for flow in unknown:
+        log.warning("%r version %d starts the flow %r, which is not published", graph.name, graph.version, flow)
+    return Published(graph.name, graph.version, compiled.hash, new, unknown)
+
+
+async def _unknown_flows(session: Session, org: str, graph: Graph) -> list[str]:
+    """A sub-flow may well be published after the flow that starts it; but it may also be misspelt."""
+    children = dict.fromkeys((node.child.flow, node.child.version) for node in graph.nodes if node.child is not None)
+    unknown = [flow for flow, version in children if await find_definition(session, org, flow, version) is None]
+    return list(dict.fromkeys(unknown))
+
+
+async def _refuse_cycle(session: Session, org: str, definition: FlowDefinition) -> None:
+    """A flow that comes back to itself through others, and nothing on the way decides, would never end."""
+    ways = [(item, (definition.name, item.flow)) for item in certain_sub_flows(definition.items)]
+    if not ways or await find_definition(session, org, definition.name, definition.version) is not None:
+        return
+    seen: set[tuple[str, int]] = set()
+    while ways:
+        item, way = ways.pop()
+        found = await read_flow(session, org, item.flow, item.version)
+        if item.flow == definition.name and _is_meant(definition, item.version, found):
+            raise DefinitionError(
+                f"The flow starts itself, and no condition comes before: {' → '.join(map(repr, way))}.",
+                code="FLOW_CYCLE",
+                hint="Put a condition before one of these sub-flows, or start another flow.",
+            )
+        if found is None or (found.name, found.version) in seen or not is_written(found.source):
+            continue
+        seen.add((found.name, found.version))
+        ways += [(each, (*way, each.flow)) for each in certain_sub_flows(read_source(found.source).items)]
+
+
+def _is_meant(definition: FlowDefinition, version: int | None, newest: FlowDocument | None) -> bool:
+    """Without a version a sub-flow is the newest when it starts, and that may be the one that is being published."""
+    if version is not None:
+        return version == definition.version
+    return newest is None or newest.version <= definition.version
 
 
 def _as_graph(definition: Publishable) -> tuple[dict[str, Any], Graph]:

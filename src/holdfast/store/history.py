@@ -76,10 +76,10 @@ async def read_compensation(
     return undo, _json(input) or b"null"
 
 
-async def is_letter_open(session: Session, letter: bytes, org: str) -> bool:
-    """Locks the letter, so that nobody settles it before this transaction ends."""
-    [result] = await session.run([SQL.lock_letter.one(letter, letter[15], org)])
-    return bool(rows(result))
+async def open_letters(session: Session, letters: Sequence[bytes], org: str) -> set[bytes]:
+    """Which of these letters of one instance are open; they are locked, so that nobody settles them meanwhile."""
+    [result] = await session.run([SQL.lock_letters.arrays([letters], org)])
+    return {id for (id,) in rows(result)}
 
 
 def _json(value: bytes | None) -> bytes | None:

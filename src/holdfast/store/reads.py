@@ -94,8 +94,11 @@ async def list_instances(
     after: bytes | None,
     limit: int,
     key: str | None = None,
+    parent: bytes | None = None,
 ) -> list[Instance]:
-    if key is not None:
+    if parent is not None:
+        query = SQL.list_instances_by_parent.one(org, flow, after, limit, parent, status, business_key, key)
+    elif key is not None:
         query = SQL.list_instances_by_key.one(org, flow, after, limit, key, status, business_key)
     elif business_key is not None:
         query = SQL.list_instances_by_business_key.one(org, flow, after, limit, business_key, status)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.runtime.dead_letters import LetterFilter, Letters, Resolved
+from holdfast.runtime.dead_letters import Inputs, LetterFilter, Letters, Resolved
 from holdfast.runtime.edge import Id, take_id, take_payload
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.engine.reading import Reading
@@ -67,12 +67,17 @@ class Operating(Reading):
         ids: Iterable[Id] | None = None,
         *,
         filter: LetterFilter | None = None,
+        inputs: Inputs | None = None,
         by: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Resolved:
-        """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through."""
-        return await self._letters.replay(ids, filter, by, reason, dry_run=dry_run)
+        """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through.
+
+        `inputs` has new inputs for steps, by the id of their letter. All steps of one instance run again in one commit,
+        all or none, except those that nothing can be done about: these are left, and the answer says why.
+        """
+        return await self._letters.replay(ids, filter, by, reason, inputs=inputs, dry_run=dry_run)
 
     async def discard_dead_letters(
         self,

@@ -88,13 +88,15 @@ class Reading(Base):
         business_key: str | None = None,
         subject_id: str | None = None,
         attributes: dict[str, Any] | None = None,
+        parent: Id | None = None,
         since: datetime | None = None,
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
         """Instances, newest first, started at or after `since`; `after` is the `next` of the page before.
 
-        `subject_id` is who started them; all `attributes` must be equal. By these, a page may hold less than `limit`
+        `parent` lists the sub-flows of an instance, in no order of time. `subject_id` is who started them; all
+        `attributes` must be equal. By these, a page may hold less than `limit`
         although there are more: only `next` tells.
         """
         if status is not None and status not in tuple(InstanceStatus):
@@ -109,7 +111,7 @@ class Reading(Base):
         wanted = take_wanted(
             Wanted((), flow, subject_id, business_key, attributes or {}), () if status is None else (status,)
         )
-        if wanted.is_selective and key is None:
+        if wanted.is_selective and key is None and parent is None:
             last = None if after is None else take_id(after)
             found, next = await list_window(self._opened(), self.org, wanted, last, limit)
             return window_of([one.view for one in found], None if next is None else shown_id(next), since)
@@ -120,10 +122,15 @@ class Reading(Base):
             status=status,
             key=key,
             business_key=business_key,
+            parent=None if parent is None else take_id(parent),
             after=None if after is None else take_id(after),
             limit=limit + 1,
         )
-        return page_of([one for one in found if fits(one, wanted)], limit, since)
+        fitting = [one for one in found[: limit + (parent is None)] if fits(one, wanted)]
+        page = page_of(fitting, limit, since)
+        if parent is not None:  # without an order of time, what does not fit may stand before what does
+            return Page(page.items, found[limit - 1].id if len(found) > limit else None)
+        return page
 
     async def flows(self, name: str | None = None) -> Sequence[FlowVersion]:
         """The newest version of every flow that may be started here, by name; of one flow, all versions."""

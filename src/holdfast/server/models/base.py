@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Generic, Self, TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
@@ -45,6 +46,9 @@ Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r
 Whole = Annotated[int, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=int)]
 Version = Annotated[int, Field(ge=1, le=MOST_VERSION)]
 WholeVersion = Annotated[Version, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=Version)]
+LetterInputs = Annotated[
+    dict[UUID, Any], Field(max_length=1000, description="New inputs for steps, by the id of their dead letter.")
+]
 
 
 class Model(BaseModel):

@@ -10,12 +10,14 @@ from holdfast.server.models.base import Model, Moment
 
 
 class PublishedView(Model):
-    """A version as it was published. `new` is false when the very same one was there already."""
+    """A version as it was published. `new` is false when the very same one was there already; `unknown_flows` are
+    sub-flows it starts that are not published, at least not yet."""
 
     name: str
     version: int
     hash: str
     new: bool
+    unknown_flows: list[str] = Field(default_factory=list)
 
 
 class Publication(Model):

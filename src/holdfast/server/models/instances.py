@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, StrictBool, WithJsonSchema
 
-from holdfast.server.models.base import Key, Model, Moment, Name, Whole, WholeVersion, Wish, Words
+from holdfast.server.models.base import Key, LetterInputs, Model, Moment, Name, Whole, WholeVersion, Wish, Words
 
 Status = Literal[
     "pending", "running", "suspended", "dlq", "rolling_back", "completed", "failed", "cancelled", "aborted"
@@ -192,9 +192,10 @@ class Rerun(Wish):
 
 
 class RequeueLetters(Wish):
-    """Put back what the open dead letters of an instance are about."""
+    """Put back what the open dead letters of an instance are about, steps also with other inputs."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "Fixed.", "dry_run": False}]})
 
     reason: Words | None = None
+    inputs: LetterInputs | None = None
     dry_run: bool = Field(default=False, strict=True)

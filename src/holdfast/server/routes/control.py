@@ -155,13 +155,17 @@ async def rerun_instance(
     dependencies=[needs(Scope.OPERATE)],
 )
 async def requeue_instance(instance_id: UUID, sight: CurrentSight, wish: RequeueLetters | None = None) -> Resolution:
-    """Put back what all open dead letters of an instance are about; repeated, it finds none."""
+    """Put back what all open dead letters of an instance are about, steps in one commit; repeated, it finds none."""
     await sight.instance(instance_id)
     asked = wish or RequeueLetters()
     done = await sight.engine.replay_dead_letters(
-        filter=LetterFilter(instance_id), by=sight.identity.subject, reason=asked.reason, dry_run=asked.dry_run
+        filter=LetterFilter(instance_id),
+        inputs=asked.inputs,
+        by=sight.identity.subject,
+        reason=asked.reason,
+        dry_run=asked.dry_run,
     )
-    return Resolution.of(done)
+    return Resolution.told(done)
 
 
 async def _reached(

@@ -11,7 +11,7 @@ from holdfast.errors import Conflict
 from holdfast.server.contract import CHANGES, api_router
 from holdfast.server.identity import CurrentIdentity
 from holdfast.server.models.base import Listed, Name
-from holdfast.server.models.dead_letters import DeadLetterView, Requeue
+from holdfast.server.models.dead_letters import DeadLetterView, Requeue, RequeueMany, Resolution
 from holdfast.server.models.instances import Why
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.scopes import Scope, needs
@@ -46,6 +46,16 @@ async def list_dead_letters(
 async def get_dead_letter(letter_id: UUID, engine: TenantEngine) -> DeadLetterView:
     """One dead letter, open or resolved."""
     return DeadLetterView.of(await engine.dead_letter(letter_id))
+
+
+@router.post("/requeue", operation_id="requeue_dead_letters", responses=CHANGES, dependencies=[needs(Scope.OPERATE)])
+async def requeue_dead_letters(wish: RequeueMany, engine: TenantEngine, identity: CurrentIdentity) -> Resolution:
+    """Put back what several dead letters are about, steps also with other inputs. All steps of one instance run again
+    in one commit, except those that nothing can be done about; the answer says why."""
+    done = await engine.replay_dead_letters(
+        wish.ids, inputs=wish.inputs, by=identity.subject, reason=wish.reason, dry_run=wish.dry_run
+    )
+    return Resolution.told(done)
 
 
 @router.post(

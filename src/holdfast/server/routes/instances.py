@@ -36,6 +36,7 @@ async def list_instances(
     key: Annotated[Key | None, Query(description="Only what was started with this Idempotency-Key.")] = None,
     business_key: Annotated[Key | None, Query(description="Only with this business key.")] = None,
     subject: Annotated[Name | None, Query(description="Only what this person started.")] = None,
+    parent: Annotated[UUID | None, Query(description="Only the sub-flows of this instance.")] = None,
     since: Annotated[Moment | None, Query(description="Only what was started then or later.")] = None,
     attribute: Annotated[
         list[Attribute] | None,
@@ -47,7 +48,7 @@ async def list_instances(
     """Instances, newest first. Those the caller may not see are left out, so a page may be short."""
     listing = Listing(
         sight.engine.org, "instances", flow=flow, status=status, key=key, business_key=business_key,
-        subject=subject, since=since, attribute=attribute and sorted(attribute),
+        subject=subject, parent=parent, since=since, attribute=attribute and sorted(attribute),
     )  # fmt: skip
     page = await sight.engine.list(
         flow=flow,
@@ -56,6 +57,7 @@ async def list_instances(
         business_key=business_key,
         subject_id=subject,
         attributes=_attributes(attribute),
+        parent=parent,
         since=since,
         after=listing.position(cursor),
         limit=limit,

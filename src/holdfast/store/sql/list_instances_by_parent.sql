@@ -1,0 +1,13 @@
+-- The sub-flows of an instance; their ids follow from its own and its steps, so their order says nothing.
+select t.id, t.org_id, t.flow, t.flow_version, t.status, t.reason, t.version, t.data, t.input, t.idempotency_key,
+    t.business_key, t.parent_id, t.waiting_kind, t.waiting_until, t.last_error, t.created_by, t.created_at, t.updated_at,
+    t.completed_at, t.attributes
+from (
+    select i.* from holdfast.instances i
+    where i.parent_id = $5::uuid and i.org_id is not distinct from $1::text
+    offset 0
+) t
+where ($2::text is null or t.flow = $2::text) and ($6::text is null or t.status = $6::text)
+    and ($7::text is null or t.business_key = $7::text) and ($8::text is null or t.idempotency_key = $8::text)
+    and t.id < case when $3::uuid is null then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else $3::uuid end
+order by t.id desc limit $4::bigint
