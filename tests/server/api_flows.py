@@ -66,7 +66,23 @@ SECRET: dict[str, Any] = {
     ],
     "edges": [{"id": "go", "source": "rest", "target": "end", "on": "opened"}],
 }
-FLOWS = (DECISION, SECRET)
+# A system says that something has come; a person takes the same word at another step.
+PARCEL: dict[str, Any] = {
+    "name": "parcel",
+    "entry": "travel",
+    "kind": "steps",
+    "policy": {"data": "context"},
+    "nodes": [
+        {"id": "travel", "kind": "wait_event", "wait": {"event": "arrived"}},
+        {"id": "unpack", "kind": "human", "roles": ["clerk"]},
+        {"id": "end", "kind": "terminal"},
+    ],
+    "edges": [
+        {"id": "there", "source": "travel", "target": "unpack", "on": "arrived"},
+        {"id": "done", "source": "unpack", "target": "end", "on": "arrived"},
+    ],
+}
+FLOWS = (DECISION, SECRET, PARCEL)
 
 
 async def publish_flows(engine: Engine, org: str = "acme") -> None:
@@ -103,6 +119,12 @@ async def start(client: httpx2.AsyncClient, flow: str = "decision", **body: Any)
     answer = await client.post("/api/v1/instances", json={"flow": flow, **body})
     assert answer.status_code == 201, answer.text
     return answer.json()
+
+
+async def decide(client: httpx2.AsyncClient, id: str, decision: str = "confirmed", **data: Any) -> dict[str, Any]:
+    """What the one open task of an instance is decided with."""
+    [task] = [one for one in (await get(client, "tasks", instance=id))["items"] if one["status"] != "completed"]
+    return await post(client, f"tasks/{task['id']}/decide", 200, {"decision": decision, "data": data or None})
 
 
 async def get(client: httpx2.AsyncClient, path: str, expected: int = 200, /, **query: Any) -> Any:

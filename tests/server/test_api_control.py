@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from api_flows import Service, clerk, get, operator, post, publish_flows, register_handlers, start
+from api_flows import Service, clerk, decide, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
 from holdfast import Engine
@@ -76,7 +76,7 @@ async def test_an_instance_runs_again_from_a_step(flows: Served) -> None:
     client = await operator(flows)
     id = (await start(client))["id"]
     await flows.engine.drain()
-    await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+    await decide(await clerk(flows), id)
     await flows.engine.drain()
     wish = {"from_step": "do", "reason": "Once more."}
     new = await post(client, f"instances/{id}/rerun", 200, wish)
@@ -96,7 +96,7 @@ async def test_what_died_is_put_back_by_instance_or_by_letter(flows: Served, ser
     client = await operator(flows)
     id = (await start(client))["id"]
     await flows.engine.drain()
-    await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+    await decide(await clerk(flows), id)
     await flows.engine.drain()
     [letter] = (await get(client, "dead-letters"))["items"]
     assert (letter["instance_id"], letter["source"]) == (id, "step")
@@ -172,7 +172,7 @@ async def test_a_dead_letter_that_its_instance_needs_stays(flows: Served, servic
     client = await operator(flows)
     id = (await start(client))["id"]
     await flows.engine.drain()
-    await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+    await decide(await clerk(flows), id)
     await flows.engine.drain()
     [letter] = (await get(client, "dead-letters"))["items"]
     problem = await post(client, f"dead-letters/{letter['id']}/discard", 409)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from api_flows import clerk, get, operator, post, publish_flows, register_handlers, start
+from api_flows import clerk, decide, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
 pytestmark = pytest.mark.anyio
@@ -60,28 +60,39 @@ async def test_a_start_is_refused_with_its_reason(flows: Served) -> None:
         assert problem["errors"][0]["place"].startswith("body")
 
 
+async def test_what_the_caller_calls_the_whole_is_kept(flows: Served) -> None:
+    client = await clerk(flows)
+    for headers, expected in (
+        ({"X_Correlation_Id": "order-17", "X_Request_Id": "r-1"}, "order-17"),
+        ({"X_Correlation_Id": "no word", "X_Request_Id": "r-2"}, "r-2"),
+        ({"X_Request_Id": "r-3"}, "r-3"),
+    ):
+        started = await post(client, "instances", 201, {"flow": "decision"}, **headers)
+        assert started["attributes"]["correlation_id"] == expected
+
+
 async def test_a_signal_moves_the_instance_and_a_repeat_counts_once(flows: Served) -> None:
     client = await clerk(flows)
-    id = (await start(client))["id"]
+    id = (await start(client, "parcel"))["id"]
     await flows.engine.drain()
     problem = await post(client, f"instances/{id}/signals", 422, {"event": "unheard"})
     assert problem["code"] == "EVENT_NOT_EXPECTED"
-    wish = {"event": "confirmed", "payload": {"notes": "fine"}}
+    wish = {"event": "arrived", "payload": {"notes": "fine"}}
     first = await post(client, f"instances/{id}/signals", 200, wish, idempotency_key="s-1")
     again = await post(client, f"instances/{id}/signals", 200, wish, idempotency_key="s-1")
     assert again["version"] == first["version"]
     await flows.engine.drain()
-    assert (await get(client, f"instances/{id}"))["data"] == {"notes": "fine", "done": True}
+    assert (await get(client, f"instances/{id}"))["data"] == {"notes": "fine"}
     events = (await get(client, f"instances/{id}/events"))["items"]
     assert [e["actor"] for e in events if e["type"] == "event_received"] == ["carla"]
 
 
 async def test_a_signal_names_the_version_it_is_meant_for(flows: Served) -> None:
     client = await clerk(flows)
-    id = (await start(client))["id"]
+    id = (await start(client, "parcel"))["id"]
     await flows.engine.drain()
     tag = (await client.get(f"/api/v1/instances/{id}")).headers["etag"]
-    wish = {"event": "confirmed"}
+    wish = {"event": "arrived"}
     problem = await post(client, f"instances/{id}/signals", 412, wish, if_match='"99"')
     assert problem["code"] == "PRECONDITION_FAILED"
     assert (await post(client, f"instances/{id}/signals", 200, wish, if_match=tag))["version"] > 1
@@ -162,7 +173,7 @@ async def test_steps_events_and_the_timeline_tell_what_happened(flows: Served) -
     client = await clerk(flows)
     id = (await start(client, input={"a": 1}))["id"]
     await flows.engine.drain()
-    await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+    await decide(client, id)
     await flows.engine.drain()
     steps = await _all(client, f"instances/{id}/steps", 1)
     assert [step["name"] for step in steps] == ["ask", "do", "end"]

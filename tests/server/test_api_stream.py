@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from api_flows import clerk, get, post, publish_flows, register_handlers, start
+from api_flows import clerk, decide, get, publish_flows, register_handlers, start
 from http_server import Served
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ async def test_a_stream_tells_what_happens_until_the_end(server: Served) -> None
         told: list[dict[str, Any]] = []
         following = asyncio.create_task(_follow(client, id, told))
         await server.engine.for_org("acme").settle(id)
-        await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+        await decide(client, id)
         await asyncio.wait_for(following, 30)
     trail = (await get(client, f"instances/{id}/events", limit=200))["items"]
     assert [event["data"] for event in told] == trail

@@ -6,8 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from api_flows import clerk, get, operator, post, publish_flows, register_handlers, start
+from api_flows import REVIEW_YAML, clerk, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
+
+from holdfast.compiler.steps import load_steps
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +69,23 @@ async def test_whoever_lacks_the_role_can_neither_claim_nor_decide(flows: Served
     [task] = await _tasks(flows, carla)
     for verb, body in (("claim", None), ("decide", {"decision": "confirmed"})):
         assert (await post(visitor, f"tasks/{task['id']}/{verb}", 403, body))["code"] == "TASK_ROLE_MISSING"
+
+
+async def test_whoever_may_not_decide_it_may_not_keep_it_from_others(flows: Served) -> None:
+    """Their own request, or a step that asks for more than the role."""
+    for workflow in load_steps(REVIEW_YAML).require_sound():
+        await flows.engine.for_org("acme").publish(workflow)
+    anna = await flows.person("anna", "orders:review", "orders:approve", roles=["approver"])
+    await start(anna, "orders.review")
+    await flows.engine.drain()
+    [task] = (await get(anna, "tasks", mine="true"))["items"]
+    path = f"tasks/{task['id']}/claim"
+    assert (await post(anna, path, 403))["code"] == "SELF_APPROVAL"
+    beside = await flows.person("ben", "orders:review", roles=["approver"])
+    problem = await post(beside, path, 403)
+    assert (problem["code"], problem["facts"]) == ("CAPABILITY_MISSING", {"missing": ["orders:approve"]})
+    boss = await flows.person("bea", "orders:*", roles=["approver"])
+    assert (await post(boss, path))["assignee"] == "bea"
 
 
 async def test_a_decision_fits_the_form_and_names_the_version(flows: Served) -> None:

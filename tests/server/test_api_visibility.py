@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from api_flows import Service, clerk, get, operator, post, publish_flows, register_handlers, start
+from api_flows import Service, clerk, decide, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
 from holdfast import Engine
@@ -59,8 +59,57 @@ async def test_a_flow_with_capabilities_is_seen_by_those_who_have_to_do_with_it(
             answer = await client.get(f"/api/v1/instances/{id}{path}")
             assert answer.status_code == 200, (who, path, answer.text)
         assert [one["id"] for one in (await get(client, "instances"))["items"]] == [id], who
-        [task] = (await get(client, "tasks", instance=id))["items"]
+
+
+async def test_a_step_is_seen_by_those_with_one_of_its_capabilities(flows: Served) -> None:
+    id = await _secret(flows)
+    [task] = (await get(await operator(flows), "tasks", instance=id))["items"]
+    seeing = {
+        "one with a wildcard": await flows.person("vera", "secrets:*"),
+        "one with its capability": await flows.person("vera", "secrets:act"),
+        "an operator": await operator(flows),
+    }
+    for who, client in seeing.items():
+        assert await _told_of(client, id, "rest"), who
+        assert [one["id"] for one in (await get(client, "tasks", instance=id))["items"]] == [task["id"]], who
         assert (await get(client, f"tasks/{task['id']}"))["id"] == task["id"], who
+    keeper = await flows.person("vera", roles=["keeper"])  # is asked, whatever they may see beside that
+    assert (await get(keeper, f"tasks/{task['id']}"))["id"] == task["id"]
+    assert not await _told_of(keeper, id, "rest")
+    hidden_from = {
+        "the starter": await flows.person("sara"),
+        "one with a capability of the flow": await flows.person("vera", "secrets:see"),
+    }
+    for who, client in hidden_from.items():
+        assert not await _told_of(client, id, "rest"), who
+        for path in ("tasks", f"tasks?instance={id}", "tasks?role=keeper", "tasks?mine=true"):
+            assert (await get(client, path))["items"] == [], (who, path)
+        for path in ("", "/events"):
+            assert await _same_as_unknown(client, "get", f"tasks/{task['id']}{path}", task["id"]), who
+
+
+async def test_the_stream_leaves_out_the_same_steps(flows: Served) -> None:
+    id = await _secret(flows)
+    keeper = await flows.person("kim", "secrets:act", roles=["keeper"])
+    await decide(keeper, id, "opened")
+    told = {
+        who: (await client.get(f"/api/v1/instances/{id}/stream")).text
+        for who, client in (("kim", keeper), ("vera", await flows.person("vera", "secrets:see")))
+    }
+    assert '"node":"rest"' in told["kim"]
+    assert '"node":"rest"' not in told["vera"]
+    assert '"node":"end"' in told["vera"] or "instance_completed" in told["vera"]
+
+
+async def _told_of(client: Any, id: str, step: str) -> bool:
+    """Whether an instance's trail says anything about one of its steps; all of its parts must agree."""
+    found = [
+        any(one["name"] == step for one in (await get(client, f"instances/{id}/steps"))["items"]),
+        any(one["node"] == step for one in (await get(client, f"instances/{id}/events"))["items"]),
+        any(one["name"] == step for one in (await get(client, f"instances/{id}/timeline"))["entries"]),
+    ]
+    assert len(set(found)) == 1, found
+    return found[0]
 
 
 async def test_for_everybody_else_it_does_not_exist(flows: Served) -> None:
@@ -82,13 +131,17 @@ async def test_for_everybody_else_it_does_not_exist(flows: Served) -> None:
 
 async def test_seeing_is_not_acting(flows: Served) -> None:
     id = await _secret(flows)
-    seeing = await flows.person("vera", "secrets:see")
-    problem = await post(seeing, f"instances/{id}/signals", 403, {"event": "opened"})
-    assert problem["code"] == "CAPABILITY_MISSING"
+    [task] = (await get(await operator(flows), "tasks", instance=id))["items"]
+    path, wish = f"tasks/{task['id']}/decide", {"decision": "opened"}
     beside = await flows.person("vera", "secrets:act")  # sees it for the sake of the step, could not have started it
     assert (await post(beside, f"instances/{id}/cancel", 403))["code"] == "CAPABILITY_MISSING"
-    acting = await flows.person("anna", "secrets:*")
-    assert (await post(acting, f"instances/{id}/signals", 200, {"event": "opened"}))["status"] == "completed"
+    assert (await post(beside, path, 403, wish))["code"] == "TASK_ROLE_MISSING"
+    asked = await flows.person("kim", roles=["keeper"])
+    assert (await post(asked, path, 403, wish))["code"] == "CAPABILITY_MISSING"
+    acting = await flows.person("anna", "secrets:*", roles=["keeper"])
+    assert (await post(acting, f"instances/{id}/signals", 409, {"event": "opened"}))["code"] == "DECISION_NEEDED"
+    await post(acting, path, 200, wish)
+    assert (await get(acting, f"instances/{id}"))["status"] == "completed"
 
 
 async def test_another_tenant_cannot_tell_it_from_nothing(flows: Served) -> None:
@@ -117,7 +170,7 @@ async def test_where_an_error_arose_is_for_operators(flows: Served, service: Ser
     carla, olga = await clerk(flows), await operator(flows)
     id = (await start(carla))["id"]
     await flows.engine.drain()
-    await post(carla, f"instances/{id}/signals", 200, {"event": "confirmed"})
+    await decide(carla, id)
     await flows.engine.drain()
     for path in LOOKS:
         assert "traceback" not in (await carla.get(f"/api/v1/instances/{id}{path}")).text

@@ -243,6 +243,7 @@ async def test_browsers_of_other_origins_are_refused_unless_configured(unopened:
         client = await server.client()
         open = await client.options("/gate/echo", headers=asked)
         assert open.headers["access-control-allow-origin"] == "https://app.example.com"
+        assert open.headers["access-control-allow-methods"] == "GET, POST"  # no route has another one
         other = await client.options("/gate/echo", headers={**asked, "origin": "https://evil.example.com"})
         assert "access-control-allow-origin" not in other.headers
         refused = await client.post("/gate/echo", json={}, headers={"origin": "https://app.example.com"})

@@ -144,6 +144,7 @@ async def test_only_events_of_the_current_step_lead_anywhere(office: Office) -> 
         answer = await send(bob, order["id"], event, approval_notes="ok")
         assert told(answer) == (422, "INVALID_TRANSITION")
         assert "approved, rejected" in answer.json()["hint"]
+        assert answer.json()["facts"] == {"allowed": ["approved", "rejected"]}
 
 
 async def test_a_guard_refuses_whoever_lacks_its_capability(office: Office) -> None:
@@ -179,7 +180,9 @@ async def test_a_workflow_that_is_over_takes_nothing(office: Office) -> None:
     alice, bob = await office.alice(), await office.bob()
     order = await start(alice)
     await send(bob, order["id"], "approved", approval_notes="ok")
-    assert told(await send(bob, order["id"], "approved", approval_notes="ok")) == (409, "WORKFLOW_NOT_ACTIVE")
+    answer = await send(bob, order["id"], "approved", approval_notes="ok")
+    assert told(answer) == (409, "WORKFLOW_NOT_ACTIVE")
+    assert (answer.json()["status"], answer.json()["facts"]) == (409, {"status": "completed"})
 
 
 async def test_another_person_finds_and_advances_it_later(office: Office) -> None:

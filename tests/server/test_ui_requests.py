@@ -69,6 +69,30 @@ async def test_an_advance_with_a_key_counts_once_however_far_it_went(office: Off
     assert told(await bob.post(path, json=request)) == (409, "WORKFLOW_NOT_ACTIVE")
 
 
+async def test_a_key_of_an_advance_belongs_to_whoever_used_it(office: Office) -> None:
+    """Somebody else with the same key and the same words has said nothing yet."""
+    alice, bob = await office.alice(), await office.bob()
+    order = await start(alice)
+    request = {"event": "approved", "input": {"approval_notes": "yes"}}
+    path, key = f"/ui/workflows/{order['id']}/advance", {"Idempotency-Key": "decision-2"}
+    assert (await bob.post(path, json=request, headers=key)).status_code == 200
+    ben = await office.person("ben", EXECUTE, roles=["approver"])
+    for other in (alice, ben):
+        assert told(await other.post(path, json=request, headers=key)) == (409, "WORKFLOW_NOT_ACTIVE")
+    assert (await bob.post(path, json=request, headers=key)).status_code == 200
+
+
+async def test_a_key_of_somebody_else_gives_no_right(office: Office) -> None:
+    alice, meg = await office.alice(), await office.person("meg", "expenses:approve")
+    report = await start(alice, "expenses")
+    path, key = f"/ui/workflows/{report['id']}/advance", {"Idempotency-Key": "filled-1"}
+    filled = {"event": "completed", "input": {"amount": 500}}
+    assert (await alice.post(path, json=filled, headers=key)).json()["current_step"] == "manager"
+    stranger = await office.person("sue")
+    assert told(await stranger.post(path, json=filled, headers=key)) == (403, "CAPABILITY_MISSING")
+    assert told(await meg.post(path, json=filled, headers=key)) == (422, "INVALID_TRANSITION")
+
+
 async def test_a_cancel_with_a_key_may_be_repeated(office: Office) -> None:
     alice = await office.alice()
     order = await start(alice)

@@ -78,6 +78,15 @@ async def test_an_event_without_a_transition_leads_nowhere(orders: Engine, event
     assert (refusal.code, refusal.detail["allowed"]) == ("INVALID_TRANSITION", ["approved", "rejected"])
 
 
+async def test_an_id_belongs_to_whoever_used_it(orders: Engine) -> None:
+    id, request = await ordered(orders), uuid4()
+    await orders.advance(id, "approved", NOTED, **BOB, id=request)
+    with pytest.raises(Conflict) as refusal:
+        await orders.advance(id, "approved", NOTED, **{**BOB, "by": "ben"}, id=request)
+    assert refusal.value.code == "IDEMPOTENCY_KEY_REUSED"
+    await orders.advance(id, "approved", NOTED, **BOB, id=request)
+
+
 async def test_guards_and_capabilities_are_asked_for(orders: Engine) -> None:
     id = await ordered(orders)
     assert (await refused(Forbidden, orders, id, "rejected", NOTED)).code == "GUARD_REFUSED"

@@ -60,6 +60,8 @@ TENANTS = {
     "list_window_by_status": {"instances_by_status", "instances_pkey"},
     "list_last_steps": {"steps_pkey"},
     "list_tasks_by_id": {"tasks_pkey"},
+    "list_tasks_about": {"tasks_by_instance"},
+    "list_instances_by_id": {"instances_pkey"},
     "read_whereabouts": {"instances_pkey"},
     "list_instances_by_business_key": {"instances_by_business_key"},
     "list_instances_by_parent": {"instances_by_parent"},

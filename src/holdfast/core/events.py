@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from holdfast.core.acting import check_actor, refuse_way, signed
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
 from holdfast.core.leave import leave, leave_with_output, shrug_off
-from holdfast.core.program import Place
+from holdfast.core.program import Place, Program
 from holdfast.core.rollback import AFTER_STOP
 from holdfast.core.scopes import WORKFLOW_STOPPED, cancel_children
 from holdfast.core.signals import ChildFinished, EventArrived, Failure, ReceiptArrived
@@ -88,6 +89,8 @@ def _keep_early(turn: Turn, signal: EventArrived) -> None:
 def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     token = turn.tokens[path]
     place = turn.program.places[token.node]
+    if signal.only_waits:
+        _refuse_task(token, place, signal.event)
     value, payload = value_of(token) or NULL, signed(turn, place, signal.event, signal.raw)
     seen = (payload or NULL) if turn.program.merges else value
     on = signal.event if signal.event in place.ways else "completed"
@@ -113,6 +116,31 @@ def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     cancel_children(turn, token, signal.event)
     raw = value if payload is None else payload
     turn.moves.append(Move(path, token.hop + 1, way.target, raw, 0, place.id, "event", fence=token.fence))
+
+
+def _refuse_task(token: Token, place: Place, event: str) -> None:
+    """Hands, roles and form of a task are asked for where it is decided, not here."""
+    task = next((wait.ref for wait in token.waits if wait.kind == "task"), None)
+    if task is not None:
+        raise decision_needed(place.id, event, task)
+
+
+def deciding_node(program: Program, event: str, node: str | None) -> str | None:
+    """The first step, or the named one if it is such, where a person decides and the event would be taken."""
+    for id, place in sorted(program.places.items()):
+        if node in (None, id) and place.node.kind in DECISIONS and event in place.ways:
+            return id
+    return None
+
+
+def decision_needed(node: str, event: str, task: bytes | None = None) -> Conflict:
+    named = {} if task is None else {"task": str(UUID(bytes=task))}
+    return Conflict(
+        f"{event!r} is for a person to decide on {node!r}.",
+        code="DECISION_NEEDED",
+        hint="Decide the task, or advance the workflow.",
+        **named,
+    )
 
 
 def _told(signal: EventArrived) -> dict[str, Any]:

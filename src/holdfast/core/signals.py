@@ -82,6 +82,7 @@ class EventArrived(msgspec.Struct, frozen=True, gc=False):
     kept: bool = False  # it comes out of this instance's inbox; an early one by key brings its token instead
     keyed: bool = False  # it was sent to a key, and the id is that of the event, not of this delivery
     comment: str | None = None  # what the person who sent it had to say
+    only_waits: bool = False  # whoever sent it decides for nobody: a task must be decided instead
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):

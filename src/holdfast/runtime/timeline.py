@@ -5,7 +5,7 @@ Audit events that only say that a step was opened or closed are left out, becaus
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -42,12 +42,20 @@ class Entry(msgspec.Struct, frozen=True):
         return None if self.until is None else max(0.0, (self.until - self.at).total_seconds())
 
 
-async def read_timeline(engine: Engine, instance_id: Id) -> tuple[list[Entry], bool]:
-    """The first entries of an instance in order, and whether there are more than are told."""
+async def read_timeline(
+    engine: Engine, instance_id: Id, tells: Callable[[str | None], bool] = lambda _: True
+) -> tuple[list[Entry], bool]:
+    """The first entries of an instance in order, and whether there are more than are told; only steps that `tells`
+    lets through, by name."""
     steps = await engine.steps(instance_id, limit=MOST)
     events = await engine.events(instance_id, limit=MOST)
     tasks = await engine.tasks(instance_id, limit=MOST)
-    return timeline(steps, events, tasks), any(len(found) == MOST for found in (steps, events, tasks))
+    entries = timeline(
+        (step for step in steps if tells(step.name)),
+        (event for event in events if tells(event.node)),
+        (task for task in tasks if tells(task.node)),
+    )
+    return entries, any(len(found) == MOST for found in (steps, events, tasks))
 
 
 def timeline(steps: Iterable[Step], events: Iterable[Event], tasks: Iterable[Task]) -> list[Entry]:

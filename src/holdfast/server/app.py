@@ -82,7 +82,7 @@ def _middleware(settings: ServerSettings) -> list[Middleware]:
     cors = Middleware(
         CORSMiddleware,
         allow_origins=list(settings.cors_origins),
-        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_methods=["GET", "POST"],
         allow_headers=["*"],
         expose_headers=_EXPOSED,
     )

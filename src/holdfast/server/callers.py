@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from holdfast.errors import Forbidden, NotFound
+from holdfast.errors import Forbidden
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.steps.descriptor import Descriptor
-from holdfast.runtime.steps.summaries import Summary
 from holdfast.server.auth.capabilities import ANY, granted, has_all
 from holdfast.server.identity import Identity
-from holdfast.server.scopes import Scope
 from holdfast.server.sight import Sight
 
 
@@ -42,27 +40,17 @@ async def descriptor_for(sight: Sight, instance_id: UUID) -> Descriptor:
         by=sight.identity.subject,
         roles=sight.identity.roles,
         capabilities=await acting_words(sight, instance_id),
+        partition=sight.partition,
+        sees_all=sight.operates,
     )
-
-
-async def may_be_seen(sight: Sight, one: Summary) -> bool:
-    """For grants with wildcards, which the engine does not read."""
-    try:
-        await descriptor_for(sight, UUID(one.id))
-    except NotFound:
-        return False
-    return True
 
 
 async def check_may_cancel(sight: Sight, instance_id: UUID) -> None:
     """Whoever started it, whoever could have started it, and operators; for whoever may not see it there is none."""
-    if Scope.OPERATE in sight.scopes:
-        await sight.engine.get(instance_id)
+    found = await sight.instance(instance_id)
+    if sight.operates or found.created_by == sight.identity.subject:
         return
-    found = await descriptor_for(sight, instance_id)
-    if found.subject_id == sight.identity.subject:
-        return
-    flow = await sight.engine.flow(found.workflow.id, found.workflow.version)
+    flow = await sight.engine.flow(found.flow, found.flow_version)
     if not has_all(sight.identity.capabilities, flow.graph.policy.capabilities):
         raise Forbidden(
             "Only who started a workflow, or could have started it, may cancel it.",

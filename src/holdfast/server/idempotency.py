@@ -1,8 +1,8 @@
 """The same request sent twice counts once: the header Idempotency-Key, and what it becomes inside.
 
 A start keeps the key itself, unique within tenant and workflow. A change of an instance becomes the id of its signal,
-made from tenant, instance and key: a repeat is recognised by the kernel wherever it arrives, and a key says nothing
-elsewhere.
+made from tenant, person, instance and key: a repeat is recognised by the kernel wherever it arrives, and a key says
+nothing elsewhere, or to anybody else.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ async def _key(given: KeyHeader = None) -> str | None:
 IdempotencyKey = Annotated[str | None, Depends(_key)]
 
 
-def signal_id(identity: Identity, subject: object, key: str | None, verb: str = "") -> UUID | None:
-    """The id a change of `subject` (an instance, a task) has for the kernel; None without a key."""
+def signal_id(identity: Identity, changed: object, key: str | None, verb: str = "") -> UUID | None:
+    """The id that this person's change of something (an instance, a task) has for the kernel; None without a key."""
     if key is None:
         return None
-    parts = (identity.tenant, str(subject), verb, key)
+    parts = (identity.tenant, identity.subject, str(changed), verb, key)
     return uuid5(_NAMESPACE, "".join(f"{len(part)}:{part}" for part in parts))

@@ -1,8 +1,8 @@
 """How failures are told: one document (RFC 9457) for every refusal, whoever refused.
 
-The status comes from the class of the error. What an error knows beyond its sentence (misfits of a form, diagnostics
-of a definition) is listed under `errors`, each with its place. An error nobody expected says nothing about itself: its
-story is in the log, found by `request_id`.
+The status comes from the class of the error. What an error knows beyond its sentence is under `facts`, by name; where
+several things can be wrong (a form, a definition), `errors` lists each with its place. An error nobody expected says
+nothing about itself: its story is in the log, found by `request_id`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Problem(BaseModel):
                 "detail": "The workflow is completed.",
                 "code": "WORKFLOW_NOT_ACTIVE",
                 "hint": "Start a new one.",
+                "facts": {"status": "completed"},
                 "instance": "/ui/workflows/0198c0de-0000-7000-8000-000000000001/advance",
                 "request_id": "4f0c9f1a2b3c4d5e",
             }
@@ -77,6 +78,10 @@ class Problem(BaseModel):
     instance: str = Field(description="The path that was asked for.")
     request_id: str
     errors: list[Misfit] | None = Field(default=None, description="Each thing that is wrong, if several can be.")
+    facts: dict[str, Any] | None = Field(
+        default=None,
+        description="What programs may want to know of it, by name: `allowed`, `missing`, …; see the list of errors.",
+    )
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -149,6 +154,8 @@ def _answer(
     }
     if error is not None and (errors := _misfits(error)):
         document["errors"] = errors
+    if error is not None and status < 500 and error.detail:
+        document["facts"] = msgspec.to_builtins(error.detail, enc_hook=str)
     body = msgspec.json.encode(_fit(document))
     return Response(body, status, media_type=MEDIA_TYPE, headers=_headers(status, error))
 

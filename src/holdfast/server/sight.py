@@ -1,18 +1,16 @@
-"""Who may see what. One rule for every route that answers with data of an instance:
+"""The tenant through the eyes of one caller: who may see what, and with which words they act.
 
-- whoever has one of the capabilities that its flow names, or anybody of the tenant where it names none;
-- whoever started it;
-- whoever has a task of it in hand or might take one that is open, by role or by a capability of its step;
-- operators.
+The rule itself is `may_see` of `runtime/steps/people.py`, the same for every route that answers with data of an
+instance; which of its steps are told is `sees_step`. Nobody else can tell an instance from one that does not exist.
+Seeing is not acting: that the kernel decides, with the capabilities that the flow names and the caller has.
 
-Nobody else can tell it from an instance that does not exist. Seeing is not acting: that the kernel decides, with the
-capabilities that the flow names and the caller has.
+Tasks are looked at only where nothing else lets the caller see, and for a whole page at once.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, TypeVar, cast
 from uuid import UUID
 
@@ -20,12 +18,14 @@ import msgspec
 from fastapi import Depends, Request
 
 from holdfast.compiler.compiled import Compiled
-from holdfast.core.hands import OVER
-from holdfast.errors import DefinitionError, NotFound
+from holdfast.errors import Conflict, DefinitionError, NotFound
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.steps.people import UNREADABLE, Named, Person, is_asked, is_within, may_see, named_in, sees_step
+from holdfast.runtime.steps.starting import PARTITION
+from holdfast.runtime.steps.summaries import Summary
 from holdfast.runtime.tasks import unknown_task
 from holdfast.runtime.views import unknown_instance
-from holdfast.server.auth.capabilities import ANY, granted, has_any
+from holdfast.server.auth.capabilities import ANY, granted
 from holdfast.server.identity import Identity, current_identity
 from holdfast.server.scopes import Scope, current_scopes
 from holdfast.server.tenants import tenant_engine
@@ -35,15 +35,6 @@ from holdfast.store.tasks import Task
 Told = TypeVar("Told", bound=msgspec.Struct)
 
 KEPT: Final = 2000
-TASKS_LOOKED_AT: Final = 100
-
-
-class Named(msgspec.Struct, frozen=True):
-    """The capabilities a published version names: for its instances, and anywhere in it."""
-
-    to_see: tuple[str, ...]
-    by_step: dict[str, tuple[str, ...]]
-    anywhere: tuple[str, ...]
 
 
 class NamedCapabilities:
@@ -52,8 +43,7 @@ class NamedCapabilities:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str, int], Named] = OrderedDict()
 
-    async def of(self, engine: Engine, flow: str, version: int) -> Named | None:
-        """None: the definition is gone or cannot be read, so nobody knows whom it would let see."""
+    async def of(self, engine: Engine, flow: str, version: int) -> Named:
         key = engine.org, flow, version
         found = self._kept.get(key)
         if found is not None:
@@ -61,7 +51,7 @@ class NamedCapabilities:
         try:
             found = _named((await engine.flow(flow, version)).graph)
         except (NotFound, DefinitionError):
-            return None
+            return UNREADABLE
         self._kept[key] = found
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
@@ -78,6 +68,18 @@ class Sight:
         self.identity = identity
         self.scopes = scopes
         self._capabilities = capabilities
+        self._people: dict[tuple[str, int], tuple[Person, Named]] = {}
+
+    @property
+    def operates(self) -> bool:
+        return Scope.OPERATE in self.scopes
+
+    @property
+    def partition(self) -> str | None:
+        """The one that this caller is kept to; operators have the whole tenant."""
+        return None if self.operates else self.identity.partition or None
+
+    # --- instances -------------------------------------------------------------------------------------------------
 
     async def instance(self, id: UUID) -> Instance:
         found = await self.engine.get(id)
@@ -85,39 +87,78 @@ class Sight:
             raise unknown_instance(id)
         return found
 
-    async def task(self, id: UUID) -> Task:
-        found = await self.engine.task(id)
-        if not self.is_mine(found) and not await self._may_see_instance_of(found):
-            raise unknown_task(id)
-        return found
+    async def may_see(self, instance: Instance) -> bool:
+        return bool(await self.instances([instance]))
 
     async def instances(self, found: Sequence[Instance]) -> list[Instance]:
         """Those of a page that may be seen."""
-        return [one for one in found if await self.may_see(one)]
+        if self.operates:
+            return list(found)
+        doubtful = [one for one in found if not may_see(*await self._eyes(one), ())]
+        about = await self.engine.tasks_about([one.id for one in doubtful], self.identity.subject)
+        hidden: set[str] = set()
+        for one in doubtful:
+            person, view, named = await self._eyes(one)
+            if not may_see(person, view, named, [task for task in about if task.instance_id == one.id]):
+                hidden.add(one.id)
+        return [one for one in found if one.id not in hidden]
+
+    async def summaries(self, found: Sequence[Summary]) -> list[Summary]:
+        """The same of a list of workflows."""
+        seen = {one.id for one in await self.instances([_instance_of(one, self.engine.org) for one in found])}
+        return [one for one in found if one.id in seen]
+
+    def check_started(self, started: Instance) -> None:
+        """What an Idempotency-Key of a start has led to must be the caller's own."""
+        if started.created_by != self.identity.subject or not is_within(self._person(()), started):
+            raise Conflict(
+                "Somebody else has used this key.",
+                code="IDEMPOTENCY_KEY_REUSED",
+                hint="Make a new key for a new start.",
+            )
+
+    async def steps_of(self, instance: Instance) -> Callable[[str | None], bool]:
+        """Which steps of an instance that the caller may see are told, by name."""
+        person, _, named = await self._eyes(instance)
+        return lambda step: sees_step(person, named, step)
+
+    async def _eyes(self, instance: Instance) -> tuple[Person, Instance, Named]:
+        key = instance.flow, instance.flow_version
+        if key not in self._people:
+            named = await self._capabilities.of(self.engine, *key)
+            self._people[key] = self._person(await self.acting(*key)), named
+        person, named = self._people[key]
+        return person, instance, named
+
+    def _person(self, words: Iterable[str]) -> Person:
+        """The caller with plain words, as the engine compares them."""
+        given = self.identity
+        return Person(given.subject, frozenset(words), frozenset(given.roles), self.partition, self.operates)
+
+    # --- tasks -----------------------------------------------------------------------------------------------------
+
+    async def task(self, id: UUID) -> Task:
+        found = await self.engine.task(id)
+        if not await self.tasks([found]):
+            raise unknown_task(id)
+        return found
 
     async def tasks(self, found: Sequence[Task]) -> list[Task]:
-        return [one for one in found if self.is_mine(one) or await self._may_see_instance_of(one)]
+        """One's own, and those of steps that one may see of instances that one may see."""
+        if self.operates:
+            return list(found)
+        caller = self._person(())
+        if self.partition is None and all(is_asked(task, caller) for task in found):
+            return list(found)
+        behind = await self.engine.instances_by_id([task.instance_id for task in found])
+        seen = {one.id: await self.steps_of(one) for one in await self.instances(list(behind.values()))}
+        return [
+            task
+            for task in found
+            if task.instance_id in seen and (is_asked(task, caller) or seen[task.instance_id](task.node))
+        ]
 
-    async def may_see(self, instance: Instance) -> bool:
-        if Scope.OPERATE in self.scopes or instance.created_by == self.identity.subject:
-            return True
-        named = await self._capabilities.of(self.engine, instance.flow, instance.flow_version)
-        if named is not None and has_any(self.identity.capabilities, named.to_see):
-            return True
-        tasks = await self.engine.tasks(UUID(instance.id), limit=TASKS_LOOKED_AT)
-        return any(self.is_mine(task) or self._may_act_at(task, named) for task in tasks)
-
-    def is_mine(self, task: Task) -> bool:
-        """In this person's hands, or free for them to take; of what is over, what they decided."""
-        if task.status in OVER:
-            return self.identity.subject in (task.decided_by, task.assignee)
-        if task.assignee is not None:
-            return task.assignee == self.identity.subject
-        return bool(set(task.roles) & set(self.identity.roles))
-
-    def _may_act_at(self, task: Task, named: Named | None) -> bool:
-        wanted = () if named is None or task.status in OVER else named.by_step.get(task.node, ())
-        return bool(wanted) and has_any(self.identity.capabilities, wanted)
+    # --- words -----------------------------------------------------------------------------------------------------
 
     async def acting_on(self, instance: Instance) -> tuple[str, ...]:
         """The capabilities the caller acts with there, as the kernel compares them."""
@@ -130,7 +171,7 @@ class Sight:
         if version is None:
             version = await self._newest(flow)
         named = await self._capabilities.of(self.engine, flow, version)
-        return () if named is None else granted(self.identity, named.anywhere)
+        return granted(self.identity, named.anywhere)
 
     async def _newest(self, flow: str) -> int:
         known = self.engine.catalog.cached(self.engine.org, flow, None)
@@ -138,12 +179,9 @@ class Sight:
 
     def told(self, found: Told, *fields: str) -> Told:
         """As it may be shown: where in the code an error arose is for operators."""
-        if Scope.OPERATE in self.scopes:
+        if self.operates:
             return found
         return msgspec.structs.replace(found, **{name: _without_traceback(getattr(found, name)) for name in fields})
-
-    async def _may_see_instance_of(self, task: Task) -> bool:
-        return Scope.OPERATE in self.scopes or await self.may_see(await self.engine.get(task.instance_id))
 
 
 async def sight_of(request: Request) -> Sight:
@@ -167,12 +205,12 @@ CurrentSight = Annotated[Sight, Depends(sight_of)]
 
 
 def _named(graph: Compiled) -> Named:
-    by_step = {id: node.capabilities for id, node in graph.nodes.items() if node.capabilities}
-    return Named(graph.policy.capabilities, by_step, tuple(dict.fromkeys(_mentioned(graph))))
+    return named_in(graph.policy, graph.nodes.values(), (edge.guard for edge in graph.edges.values()))
 
 
-def _mentioned(graph: Compiled) -> list[str]:
-    found = [*graph.policy.capabilities]
-    for node in graph.nodes.values():
-        found += [*node.capabilities, *([node.guard] if node.guard else [])]
-    return [*found, *(edge.guard for edge in graph.edges.values() if edge.guard)]
+def _instance_of(one: Summary, org: str) -> Instance:
+    """What the rule asks of an instance, as far as a list knows it."""
+    return Instance(
+        one.id, one.workflow.id, one.workflow.version, one.status, one.version, None, None, org,
+        created_by=one.subject_id, attributes={PARTITION: one.partition_id},
+    )  # fmt: skip

@@ -24,6 +24,7 @@ class Workflow(msgspec.Struct, frozen=True):
     subject_id: str | None
     current_step: str | None
     status: str
+    reason: str | None
     state: Any
     version: int
     created_at: datetime | None
@@ -40,6 +41,7 @@ def instance_of(found: Descriptor) -> Workflow:
         subject_id=found.subject_id,
         current_step=None if found.current_step is None else found.current_step.id,
         status=found.status,
+        reason=found.reason,
         state=found.state,
         version=found.version,
         created_at=found.created_at,
@@ -60,6 +62,7 @@ def changed(found: Standing) -> Workflow:
         subject_id=instance.created_by,
         current_step=found.step,
         status=shown_status(instance.status),
+        reason=instance.reason,
         state=instance.data,
         version=instance.version,
         created_at=instance.created_at,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -82,6 +83,11 @@ class Event(msgspec.Struct, frozen=True):
 async def read_instance(session: Session, org: str, id: bytes) -> Instance | None:
     found = await _read(session, org, SQL.read_instance.one(id, id[15], org))
     return read_row(found[0]) if found else None
+
+
+async def read_instances(session: Session, org: str, ids: Sequence[bytes]) -> list[Instance]:
+    query = SQL.list_instances_by_id.rows([(id, id[15]) for id in ids], org)
+    return [read_row(row) for row in await _read(session, org, query)]
 
 
 async def list_instances(

@@ -20,6 +20,7 @@ from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
 NEVER: Final = 2**63 - 1  # PostgreSQL's infinity: a task without a due time comes last
+MOST_ABOUT: Final = 100  # tasks of an instance that are looked at to see whom it concerns
 MOST_URGENT: Final = (-1, 0, bytes(16))
 
 Position = tuple[int, int, bytes]  # where a task stands in an inbox: rank, due time, id
@@ -124,6 +125,12 @@ async def read_tasks(session: Session, org: str, ids: Sequence[bytes]) -> list[T
     return [
         _task(row) for row in await _read(session, org, SQL.list_tasks_by_id.rows([(id, id[15]) for id in ids], org))
     ]
+
+
+async def list_tasks_about(session: Session, org: str, instances: Sequence[bytes], person: str) -> list[Task]:
+    """What there is to do in each of the instances, and what this person had to do there."""
+    query = SQL.list_tasks_about.rows([(id,) for id in instances], org, person, MOST_ABOUT)
+    return await _list(session, org, query)
 
 
 async def list_task_events(session: Session, org: str, id: bytes) -> list[TaskEvent]:

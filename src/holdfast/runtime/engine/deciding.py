@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from holdfast.runtime.edge import Id
+from holdfast.runtime.edge import Id, take_id
 from holdfast.runtime.engine.signalling import Signalling
+from holdfast.runtime.steps.people import Person, require_right, take_person
 from holdfast.runtime.tasks import Tasks
 from holdfast.store.tasks import Task, TaskEvent
 
@@ -34,9 +35,28 @@ class Deciding(Signalling):
         """Who did what with a task."""
         return await self._tasks.events(task_id)
 
-    async def claim(self, task_id: Id, *, by: str, roles: Sequence[str] | None = None) -> Task:
-        """Take a task: of any number of people exactly one gets it. If `roles` are given, one must be the task's."""
+    async def claim(
+        self,
+        task_id: Id,
+        *,
+        by: str,
+        roles: Sequence[str] | None = None,
+        capabilities: Collection[str] | None = None,
+    ) -> Task:
+        """Take a task: of any number of people exactly one gets it. If `roles` are given, one must be the task's.
+
+        Whoever could not decide it may not keep it from others: their own request, or, if `capabilities` are given, a
+        step that needs others.
+        """
+        await self._require_right(task_id, take_person(by, capabilities, roles))
         return await self._tasks.claim(task_id, by, roles)
+
+    async def _require_right(self, task_id: Id, person: Person) -> None:
+        task = await self.task(task_id)
+        found = await self._whereabouts(take_id(task.instance_id))
+        place = (await self.catalog.program(self._opened(), found.definition)).places.get(task.node)
+        if place is not None:
+            require_right(place, person, found.view.created_by)
 
     async def release(self, task_id: Id, *, by: str) -> Task:
         """Give a task back, for others to claim."""

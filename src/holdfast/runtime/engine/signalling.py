@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from holdfast.core.events import deciding_node, decision_needed
 from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Suspend
 from holdfast.core.status import TERMINAL
 from holdfast.errors import Conflict, Refused
@@ -37,10 +38,12 @@ class Signalling(Reading):
         at: datetime | None = None,
         delay: float | None = None,
         conn: Any = None,
+        only_waits: bool = False,
     ) -> Instance:
         """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal.
 
-        With `at` or `delay` (seconds) it is kept until it is due; a refusal then is a dead letter.
+        With `at` or `delay` (seconds) it is kept until it is due; a refusal then is a dead letter. With `only_waits` it
+        decides nothing for people: what a task of the instance would take is refused.
         """
         raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
         for text, what in ((event, "event"), (node, "node"), (token, "token"), (by, "actor")):
@@ -51,14 +54,24 @@ class Signalling(Reading):
             later = Later(
                 take_id(instance_id), event, raw, signal_id, node, token, by, capabilities, if_version, moment, seconds
             )
+            if only_waits:
+                await self._refuse_decision(later)
             return await (self._send_later(later) if conn is None else self._borrowed.signal(conn, later))
         item = Item(
             take_id(instance_id),
-            EventArrived(signal_id, event, raw, node, token, if_version),
+            EventArrived(signal_id, event, raw, node, token, if_version, only_waits=only_waits),
             Actor(by or "system", tuple(capabilities)),
             receipt=str(UUID(bytes=signal_id)),  # also of an id made here: a lost answer makes the engine repeat itself
         )
         return await self._apply(item, is_repeatable=id is not None)
+
+    async def _refuse_decision(self, later: Later) -> None:
+        """Where the instance will stand when it is due is not known: no step that asks a person may take it."""
+        found = await self._whereabouts(later.instance)
+        program = await self.catalog.program(self._opened(), found.definition)
+        asking = deciding_node(program, later.event, later.node)
+        if asking is not None:
+            raise decision_needed(asking, later.event)
 
     async def _send_later(self, later: Later) -> Instance:
         async with noted_refusal(self._opened(), later.instance, later, later.by):

@@ -12,13 +12,13 @@ from holdfast.runtime.engine.signalling import Signalling
 from holdfast.runtime.starter import new_id
 from holdfast.runtime.steps.advancing import TRIES, Advance, is_overtaken, item_of, repeat_of, reworded
 from holdfast.runtime.steps.descriptor import MOST_HISTORY, Descriptor, describe
-from holdfast.runtime.steps.people import Person, may_see, take_person, task_of
+from holdfast.runtime.steps.people import Person, is_within, may_see, named_by, take_person, task_of
 from holdfast.runtime.steps.standing import Standing
 from holdfast.runtime.steps.statuses import kernel_statuses
 from holdfast.runtime.steps.summaries import Summaries, summary_of
 from holdfast.runtime.views import current, shown_id, take_wanted, unknown_instance
-from holdfast.store.reads import Instance
-from holdfast.store.tasks import read_tasks
+from holdfast.store.reads import Instance, read_instances
+from holdfast.store.tasks import Task, list_tasks_about, read_tasks
 from holdfast.store.trail import check_page
 from holdfast.store.whereabouts import Whereabouts, read_past
 from holdfast.store.windows import Wanted, list_window
@@ -37,19 +37,21 @@ class Stepping(Signalling):
         id: Id | None = None,
         if_version: int | None = None,
         comment: str | None = None,
+        partition: str | None = None,
     ) -> Instance:
         """A person's answer where a workflow rests; answered when it is committed.
 
         `input` must fit the form of the step and merges into the state. The same `id` again has no second effect.
-        Capabilities or roles that are None are not asked for. With `if_version` the answer is for that version only;
-        without it, an instance that changed meanwhile is read again and the answer is given where it stands then.
+        Capabilities or roles that are None are not asked for; for whoever has a `partition`, a workflow of another one
+        does not exist. With `if_version` the answer is for that version only; without it, an instance that changed
+        meanwhile is read again and the answer is given where it stands then.
         """
         advance = Advance(
             take_id(instance_id),
             new_id(self.org, None, None) if id is None else take_id(id),
             event,
             _take_input(input, event),
-            take_person(by, capabilities, roles),
+            take_person(by, capabilities, roles, partition),
             comment,
             if_version,
         )
@@ -70,6 +72,8 @@ class Stepping(Signalling):
         session = self._opened()
         for _ in range(TRIES):
             found = await self._whereabouts(advance.instance)
+            if not is_within(advance.person, found.view):
+                raise unknown_instance(found.view.id)
             try:
                 item = item_of(advance, found, await self.catalog.program(session, found.definition))
             except HoldfastError:
@@ -96,19 +100,24 @@ class Stepping(Signalling):
         by: str,
         capabilities: Collection[str] | None = None,
         roles: Collection[str] | None = None,
+        partition: str | None = None,
+        sees_all: bool = False,
     ) -> Descriptor:
-        """A workflow as one person sees it; for those who may not see it there is none."""
-        session, id, person = self._opened(), take_id(instance_id), take_person(by, capabilities, roles)
+        """A workflow as one person sees it; for those who may not see it there is none. Operators see all."""
+        session, id = self._opened(), take_id(instance_id)
+        person = take_person(by, capabilities, roles, partition, sees_all)
         read = await read_past(session, self.org, id, MOST_HISTORY)
         if read is None:
             raise unknown_instance(instance_id)
         found, steps = read
         program = await self.catalog.program(session, found.definition)
         asked = [task for token in found.state.tokens.values() if (task := task_of(token)) is not None]
-        tasks = await read_tasks(session, self.org, asked)
-        if not may_see(program, found.state, person, found.view.created_by, tasks):
+        tasks, named = await read_tasks(session, self.org, asked), named_by(program)
+        if not may_see(person, found.view, named, tasks) and not may_see(
+            person, found.view, named, await self.tasks_about([found.view.id], by)
+        ):
             raise unknown_instance(instance_id)
-        return describe(found, steps, tasks, program, person)
+        return describe(found, steps, tasks, program, named, person)
 
     async def describe_list(
         self,
@@ -143,19 +152,28 @@ class Stepping(Signalling):
     async def _visible(
         self, found: Sequence[Whereabouts], programs: dict[bytes, Program], person: Person
     ) -> list[Whereabouts]:
-        asked = [task for one in found for token in one.state.tokens.values() if (task := task_of(token)) is not None]
-        tasks = await read_tasks(self._opened(), self.org, asked)
-        return [
-            one
-            for one in found
-            if may_see(
-                programs[one.definition],
-                one.state,
-                person,
-                one.view.created_by,
-                [task for task in tasks if task.instance_id == one.view.id],
+        named = {definition: named_by(program) for definition, program in programs.items()}
+        doubtful = [one for one in found if not may_see(person, one.view, named[one.definition], ())]
+        about = await self.tasks_about([one.view.id for one in doubtful], person.id)
+        hidden = {
+            one.view.id
+            for one in doubtful
+            if not may_see(
+                person, one.view, named[one.definition], [task for task in about if task.instance_id == one.view.id]
             )
-        ]
+        }
+        return [one for one in found if one.view.id not in hidden]
+
+    async def tasks_about(self, instance_ids: Collection[Id], person: str) -> list[Task]:
+        """Of these instances: the tasks that are open, and those that were this person's."""
+        ids = [take_id(id) for id in instance_ids]
+        return await list_tasks_about(self._opened(), self.org, ids, person) if ids else []
+
+    async def instances_by_id(self, instance_ids: Collection[Id]) -> dict[str, Instance]:
+        """Those there are, by their ids."""
+        ids = [take_id(id) for id in dict.fromkeys(instance_ids)]
+        found = await read_instances(self._opened(), self.org, ids) if ids else []
+        return {one.id: one for one in found}
 
     async def _was_applied(self, advance: Advance) -> bool:
         """Whether it is a repeat of a request that was answered, when the instance does not stand there any more."""

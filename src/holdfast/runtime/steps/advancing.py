@@ -44,8 +44,9 @@ class Advance(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> SignalContent:
-        """What a repeated call must say: the event and what came with it, wherever the instance stands by then."""
-        said = {"data": msgspec.Raw(b"null" if self.raw is None else self.raw), "comment": self.comment}
+        """What a repeated call must say: who sends the event and what comes with it, wherever the instance stands."""
+        data = msgspec.Raw(b"null" if self.raw is None else self.raw)
+        said = {"data": data, "comment": self.comment, "by": self.person.id}
         return SignalContent(self.instance, shown_id(self.signal), self.event, msgspec.json.encode(said), "advance")
 
 

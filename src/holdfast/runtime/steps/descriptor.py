@@ -16,7 +16,7 @@ from holdfast.core.state import State, Token
 from holdfast.core.status import Phase
 from holdfast.runtime.steps.advancing import events_of
 from holdfast.runtime.steps.history import HistoryEvent, history, object_of
-from holdfast.runtime.steps.people import Person, may_act, may_take, task_of
+from holdfast.runtime.steps.people import Named, Person, may_act, may_take, sees_step, task_of
 from holdfast.runtime.steps.starting import CORRELATION, PARTITION
 from holdfast.runtime.steps.statuses import ACTIVE, shown_status
 from holdfast.store.reads import Instance, Step
@@ -82,10 +82,10 @@ class Descriptor(msgspec.Struct, frozen=True):
 
 
 def describe(
-    found: Whereabouts, steps: Sequence[Step], tasks: Sequence[Task], program: Program, person: Person
+    found: Whereabouts, steps: Sequence[Step], tasks: Sequence[Task], program: Program, named: Named, person: Person
 ) -> Descriptor:
     view, state = found.view, found.state
-    token, visible = current_token(state), _visible(program, state, steps, person)
+    token, visible = current_token(state), _visible(program, state, steps, named, person)
     seen = {step.id for step in visible}
     attributes: Mapping[str, Any] = view.attributes or {}
     return Descriptor(
@@ -207,15 +207,13 @@ def _may_hold(way: Way, place: Place, view: Instance, person: Person) -> bool:
 # --- the way so far -----------------------------------------------------------------------------------------------
 
 
-def _visible(program: Program, state: State, steps: Sequence[Step], person: Person) -> list[VisibleStep]:
-    """Steps that name no capability are everybody's; of the others one needs any."""
+def _visible(program: Program, state: State, steps: Sequence[Step], named: Named, person: Person) -> list[VisibleStep]:
     last = {step.name: step for step in steps if step.kind == "forward"}
     current = {token.node for token in state.tokens.values()}
     return [
         VisibleStep(place.id, step_name(place.node), step_type(place.node), _stage(place.id, current, last))
         for place in _in_order(program)
-        if place.behaviour is not Behaviour.PASS
-        and (not place.node.capabilities or person.has_any(place.node.capabilities))
+        if place.behaviour is not Behaviour.PASS and sees_step(person, named, place.id)
     ]
 
 

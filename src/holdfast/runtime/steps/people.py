@@ -3,16 +3,19 @@ here the same rules are asked beforehand, to show people what they can do and to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.compiler.graph import Node
+from holdfast.compiler.graph import Node, Policy
 from holdfast.core.program import Place, Program, Way
 from holdfast.core.signals import SYSTEM
-from holdfast.core.state import State, Token
+from holdfast.core.state import Token
 from holdfast.errors import Forbidden
 from holdfast.runtime.edge import check_text
+from holdfast.runtime.steps.starting import PARTITION
+from holdfast.store.reads import Instance
 from holdfast.store.tasks import Task
 
 
@@ -22,6 +25,8 @@ class Person(msgspec.Struct, frozen=True):
     id: str
     capabilities: frozenset[str] | None = None
     roles: frozenset[str] | None = None
+    partition: str | None = None  # the part of the tenant they belong to; None: all of it
+    sees_all: bool = False  # they operate the tenant
 
     def has_all(self, wanted: Collection[str]) -> bool:
         return self.capabilities is None or self.capabilities.issuperset(wanted)
@@ -33,10 +38,16 @@ class Person(msgspec.Struct, frozen=True):
         return self.roles is None or not self.roles.isdisjoint(roles)
 
 
-def take_person(by: str, capabilities: Collection[str] | None, roles: Collection[str] | None) -> Person:
+def take_person(
+    by: str,
+    capabilities: Collection[str] | None,
+    roles: Collection[str] | None,
+    partition: str | None = None,
+    sees_all: bool = False,
+) -> Person:
     check_text(by or "", "person")
     given = None if capabilities is None else frozenset(_several(capabilities))
-    return Person(by, given, None if roles is None else frozenset(_several(roles)))
+    return Person(by, given, None if roles is None else frozenset(_several(roles)), partition or None, sees_all)
 
 
 def _several(names: Collection[str]) -> Collection[str]:
@@ -92,29 +103,81 @@ def may_take(way: Way, person: Person) -> bool:
 # --- seeing -------------------------------------------------------------------------------------------------------
 
 
-def may_see(program: Program, state: State, person: Person, starter: str | None, tasks: Sequence[Task]) -> bool:
-    """Any capability of the workflow or of a step it rests on will do; so does being the starter or being asked."""
-    if starter == person.id or not program.policy.capabilities or person.has_any(program.policy.capabilities):
-        return True
-    if any(person.has_any(place.node.capabilities) for place in resting_places(program, state)):
-        return True
-    return any(_is_asked(task, person) for task in tasks if task.closed_at is None)
+class Named(msgspec.Struct, frozen=True):
+    """The capabilities that a published version names: for its instances, by step, and anywhere in it."""
+
+    to_see: tuple[str, ...] = ()
+    by_step: Mapping[str, tuple[str, ...]] = {}
+    anywhere: tuple[str, ...] = ()
+    is_known: bool = True
 
 
-def resting_places(program: Program, state: State) -> Iterator[Place]:
-    for token in state.tokens.values():
-        if task_of(token) is not None:
-            yield program.places[token.node]
+UNREADABLE: Final = Named(is_known=False)  # nobody knows whom the definition would let see what
+
+
+def named_in(policy: Policy, nodes: Iterable[Node], guards: Iterable[str | None] = ()) -> Named:
+    by_step: dict[str, tuple[str, ...]] = {}
+    anywhere = [*policy.capabilities]
+    for node in nodes:
+        anywhere += [*node.capabilities, *([node.guard] if node.guard else [])]
+        if node.capabilities:
+            by_step[node.id] = node.capabilities
+            if node.undo is not None:  # what takes a step back is given what the step got and answered
+                by_step[node.undo] = node.capabilities
+    anywhere += [guard for guard in guards if guard]
+    return Named(policy.capabilities, by_step, tuple(dict.fromkeys(anywhere)))
+
+
+def named_by(program: Program) -> Named:
+    return named_in(program.policy, (place.node for place in program.places.values()))
+
+
+def may_see(person: Person, view: Instance, named: Named, tasks: Iterable[Task]) -> bool:
+    """The one rule for every way to look at an instance: operators; within the partition also whoever started it, has
+    a capability of its flow (anybody, where it names none), or has to do with one of these tasks."""
+    if person.sees_all:
+        return True
+    if not is_within(person, view):
+        return False
+    if view.created_by == person.id or (named.is_known and _any_of(person, named.to_see)):
+        return True
+    return any(_has_to_do_with(task, person, named) for task in tasks)
+
+
+def is_within(person: Person, view: Instance) -> bool:
+    """Partitions keep apart those who have one; whoever has none, and what has none, belongs to the whole tenant."""
+    attributes: Mapping[str, Any] = view.attributes or {}
+    own = attributes.get(PARTITION)
+    return person.sees_all or not person.partition or not own or own == person.partition
+
+
+def sees_step(person: Person, named: Named, step: str | None) -> bool:
+    """Of whoever may see the instance: steps that name no capability are everybody's, of the others one needs any."""
+    if person.sees_all or step is None:
+        return True
+    return named.is_known and _any_of(person, named.by_step.get(step, ()))
+
+
+def is_asked(task: Task, person: Person) -> bool:
+    """It is in this person's hands or free for them to take; of what is over, it was theirs."""
+    if task.closed_at is not None:
+        return person.id in (task.decided_by, task.assignee)
+    if task.assignee is not None:
+        return task.assignee == person.id
+    return bool(task.roles) and person.roles is not None and _is_for(task.roles, person)
+
+
+def _has_to_do_with(task: Task, person: Person, named: Named) -> bool:
+    wanted = named.by_step.get(task.node, ())
+    return is_asked(task, person) or (task.closed_at is None and bool(wanted) and person.has_any(wanted))
+
+
+def _any_of(person: Person, wanted: Collection[str]) -> bool:
+    return not wanted or person.has_any(wanted)
 
 
 def task_of(token: Token) -> bytes | None:
     return next((wait.ref for wait in token.waits if wait.kind == "task"), None)
-
-
-def _is_asked(task: Task, person: Person) -> bool:
-    if task.assignee is not None:
-        return task.assignee == person.id
-    return bool(task.roles) and person.roles is not None and _is_for(task.roles, person)
 
 
 def _is_for(roles: Collection[str], person: Person) -> bool:

@@ -9,6 +9,8 @@ import msgspec
 
 from holdfast.core.program import Program
 from holdfast.runtime.steps.descriptor import WorkflowRef, current_token, expiry_of, step_name, workflow_of
+from holdfast.runtime.steps.history import object_of
+from holdfast.runtime.steps.starting import PARTITION
 from holdfast.runtime.steps.statuses import shown_status
 from holdfast.store.whereabouts import Whereabouts
 
@@ -20,6 +22,7 @@ class Summary(msgspec.Struct, frozen=True):
     current_step: str | None  # None: it is over
     current_step_name: str | None
     subject_id: str | None
+    partition_id: str | None
     business_key: str | None
     version: int
     created_at: datetime | None
@@ -44,6 +47,7 @@ def summary_of(found: Whereabouts, program: Program) -> Summary:
         current_step=None if node is None else node.id,
         current_step_name=None if node is None else step_name(node),
         subject_id=view.created_by,
+        partition_id=object_of(view.attributes).get(PARTITION),
         business_key=view.business_key,
         version=view.version,
         created_at=view.created_at,

@@ -16,12 +16,14 @@ from typing import Final
 
 from opentelemetry import context as propagated
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.server.problems import problem
 
 HEADER: Final = b"x-request-id"
 _FIT: Final = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
+_CORRELATION: Final = re.compile(r"[!-~]{1,128}")
 _W3C: Final = TraceContextTextMapPropagator()
 _current: ContextVar[str | None] = ContextVar("holdfast_request_id", default=None)
 
@@ -32,6 +34,12 @@ access = logging.getLogger("holdfast.access")
 def current_request_id() -> str | None:
     """The request this code runs for, if any."""
     return _current.get()
+
+
+def correlation_id(request: Request) -> str | None:
+    """What the caller calls the whole that this request is part of; else the request itself."""
+    given = request.headers.get("x-correlation-id", "")
+    return given if _CORRELATION.fullmatch(given) else current_request_id()
 
 
 class RequestIdFilter(logging.Filter):

@@ -26,6 +26,7 @@ _WORKFLOW: dict[str, Any] = {
     "subject_id": "alice@acme.example",
     "current_step": "review",
     "status": "active",
+    "reason": None,
     "state": _STATE,
     "version": 1,
     **_TIMES,
@@ -85,6 +86,7 @@ class WorkflowInstance(Model):
     subject_id: str | None = Field(description="Who started it.")
     current_step: str | None = Field(description="Where it stands, or where it ended.")
     status: Status
+    reason: str | None = Field(description="Why it is suspended, failed or cancelled, if it is.")
     state: Any = Field(description="What start and the steps have gathered.")
     version: int = Field(ge=0, description="Rises with every change; the ETag of the answer.")
     created_at: Moment | None
@@ -168,6 +170,7 @@ class WorkflowSummary(Model):
     current_step: str | None = Field(description="Null when it is over.")
     current_step_name: str | None
     subject_id: str | None
+    partition_id: str | None
     business_key: str | None
     version: int = Field(ge=0)
     created_at: Moment | None

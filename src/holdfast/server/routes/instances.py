@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 from fastapi import Query, Request, Response
 
-from holdfast.errors import Conflict, Refused
+from holdfast.errors import Refused
 from holdfast.server.contract import CHANGES, IF_MATCH, IF_NONE_MATCH, PREFIX, VERSIONED, api_router, if_version_matches
 from holdfast.server.etags import etag, expected_version, is_known
 from holdfast.server.idempotency import IdempotencyKey, signal_id
-from holdfast.server.middleware.request_context import current_request_id
+from holdfast.server.middleware.request_context import correlation_id
 from holdfast.server.models.base import Key, Listed, Moment, Name
 from holdfast.server.models.instances import InstanceView, SendSignal, Start, Status
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
@@ -94,12 +94,10 @@ async def start_instance(
         by=sight.identity.subject,
         capabilities=await sight.acting(wish.flow, wish.version),
         partition_id=sight.identity.partition or None,
-        correlation_id=current_request_id(),
+        correlation_id=correlation_id(request),
     )
-    if key is not None and started.created_by != sight.identity.subject:
-        raise Conflict(
-            "Somebody else has used this key.", code="IDEMPOTENCY_KEY_REUSED", hint="Make a new key for a new start."
-        )
+    if key is not None:
+        sight.check_started(started)
     response.headers["Location"] = f"{request.scope.get('root_path', '')}{PREFIX}/instances/{started.id}"
     return shown(sight, started, response)
 
@@ -134,7 +132,7 @@ async def signal_instance(
     sight: CurrentSight,
     key: IdempotencyKey,
 ) -> InstanceView:
-    """Send an event; answered when it is committed, or when it is kept for later."""
+    """Send an event; answered when it is committed, or when it is kept for later. Tasks of people do not take it."""
     found = await sight.instance(instance_id)
     expected = expected_version(request, found.version)
     with if_version_matches(expected):
@@ -149,6 +147,7 @@ async def signal_instance(
             by=sight.identity.subject,
             capabilities=await sight.acting_on(found),
             if_version=expected,
+            only_waits=True,
         )
     return shown(sight, changed, response)
 

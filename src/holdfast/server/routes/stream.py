@@ -14,6 +14,7 @@ from holdfast.server.scopes import Scope, needs
 from holdfast.server.settings import ServerSettings
 from holdfast.server.sight import CurrentSight, Sight
 from holdfast.server.sse import EventStream, event_id, follow, last_place
+from holdfast.store.reads import Instance
 from holdfast.store.trail import Place
 
 router = api_router("instances")
@@ -49,13 +50,16 @@ async def stream_events(
     ] = None,
 ) -> EventStream:
     """Each event of the audit trail, named by its type, from the beginning or from behind Last-Event-ID."""
-    await sight.instance(instance_id)
+    found = await sight.instance(instance_id)
     settings: ServerSettings = request.app.state.settings
-    told = _told(sight, instance_id, last_place(request), settings.stream_life)
+    told = _told(sight, found, last_place(request), settings.stream_life)
     return EventStream(request, sight.identity, told)
 
 
-async def _told(sight: Sight, id: UUID, after: Place | None, life: float) -> AsyncGenerator[dict[str, Any]]:
-    async for event in follow(sight.engine, id, after, life):
+async def _told(sight: Sight, found: Instance, after: Place | None, life: float) -> AsyncGenerator[dict[str, Any]]:
+    tells = await sight.steps_of(found)
+    async for event in follow(sight.engine, UUID(found.id), after, life):
+        if not tells(event.node):
+            continue
         view = EventView.of(sight.told(event, "detail"))
         yield {"id": event_id(event), "event": event.type, "data": view.model_dump_json()}

@@ -76,10 +76,10 @@ async def list_task_events(task_id: UUID, sight: CurrentSight) -> TaskHistory:
 
 @router.post("/{task_id}/claim", operation_id="claim_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])
 async def claim_task(task_id: UUID, sight: CurrentSight) -> TaskView:
-    """Take a task: of any number of people exactly one gets it."""
-    await sight.task(task_id)
-    caller = sight.identity
-    return TaskView.of(await sight.engine.claim(task_id, by=caller.subject, roles=caller.roles))
+    """Take a task: of any number of people exactly one gets it, who must be one who may decide it."""
+    task, caller = await sight.task(task_id), sight.identity
+    words = await sight.acting_on(await sight.engine.get(task.instance_id))
+    return TaskView.of(await sight.engine.claim(task_id, by=caller.subject, roles=caller.roles, capabilities=words))
 
 
 @router.post("/{task_id}/release", operation_id="release_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])

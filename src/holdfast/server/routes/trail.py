@@ -24,13 +24,16 @@ router = api_router("instances")
 async def list_steps(
     instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
 ) -> Listed[StepView]:
-    """The steps of an instance in the order they were opened, with what each got and answered."""
-    await sight.instance(instance_id)
+    """The steps of an instance in the order they were opened, with what each got and answered.
+
+    Those the caller may not see are left out, here and in events and timeline, so a page may be short.
+    """
+    tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "steps", instance=instance_id)
     found = await sight.engine.steps(instance_id, after=_place(listing.position(cursor)), limit=limit + 1)
     shown = found[:limit]
     return Listed(
-        items=[StepView.of(sight.told(step, "error")) for step in shown],
+        items=[StepView.of(sight.told(step, "error")) for step in shown if tells(step.name)],
         next=listing.cursor(_end(shown, len(found) > limit)),
     )
 
@@ -40,12 +43,12 @@ async def list_events(
     instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
 ) -> Listed[EventView]:
     """The audit trail of an instance, oldest first: what happened, when, and who did it."""
-    await sight.instance(instance_id)
+    tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "events", instance=instance_id)
     found = await sight.engine.events(instance_id, after=_place(listing.position(cursor)), limit=limit + 1)
     shown = found[:limit]
     return Listed(
-        items=[EventView.of(sight.told(event, "detail")) for event in shown],
+        items=[EventView.of(sight.told(event, "detail")) for event in shown if tells(event.node)],
         next=listing.cursor(_end(shown, len(found) > limit)),
     )
 
@@ -54,7 +57,7 @@ async def list_events(
 async def get_timeline(instance_id: UUID, sight: CurrentSight) -> Timeline:
     """Steps, tasks and events of an instance as one story; of a very long one its beginning."""
     instance = await sight.instance(instance_id)
-    entries, truncated = await read_timeline(sight.engine, instance_id)
+    entries, truncated = await read_timeline(sight.engine, instance_id, await sight.steps_of(instance))
     shown = [EntryView.of(sight.told(entry, "detail")) for entry in entries]
     return Timeline(instance=view(sight, instance), entries=shown, truncated=truncated)
 

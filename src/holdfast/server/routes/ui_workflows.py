@@ -6,31 +6,23 @@ well. Whoever does not want to wait, or waited in vain, gets 202 and the place t
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Path, Query, Request
 from starlette.responses import Response
 
 from holdfast.core.signals import SYSTEM
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, HoldfastError
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.steps.standing import Standing
-from holdfast.server.callers import (
-    acting_words,
-    check_may_cancel,
-    descriptor_for,
-    has_wildcards,
-    may_be_seen,
-    starting_words,
-)
+from holdfast.server.callers import acting_words, check_may_cancel, descriptor_for, starting_words
 from holdfast.server.contract import ALWAYS
 from holdfast.server.etags import as_precondition, etag, expected_version, is_known
 from holdfast.server.gate import GatedRoute
 from holdfast.server.idempotency import KeyHeader, signal_id
 from holdfast.server.identity import Identity
-from holdfast.server.middleware.request_context import current_request_id
+from holdfast.server.middleware.request_context import correlation_id
 from holdfast.server.models.base import Listed, Name
 from holdfast.server.models.workflows import (
     Advance,
@@ -52,7 +44,6 @@ router = APIRouter(prefix="/ui/workflows", tags=["workflows"], route_class=Gated
 
 WorkflowId = Annotated[Name, Path(description="The id of a published workflow.", examples=["orders.approval"])]
 InstanceId = Annotated[UUID, Path(description="The id that start answered.")]
-_CORRELATION: Final = re.compile(r"[!-~]{1,128}")
 _INPUT: dict[str, Any] = {"order_id": "ord-123", "customer_email": "bob@example.com"}
 _VERSIONED = {
     "ETag": {"description": "The version.", "schema": {"type": "string"}},
@@ -99,16 +90,13 @@ async def start(
         "by": identity.subject,
         "capabilities": await starting_words(engine, identity, workflow_id),
         "partition_id": identity.partition or None,
-        "correlation_id": _correlation(request),
+        "correlation_id": correlation_id(request),
     }
     if key is None:
         found = await engine.start_and_settle(workflow_id, input or {}, timeout=patience.seconds, **told)
         return _answer(request, found, patience, 201)
     started = await engine.start(workflow_id, input or {}, key=key, **told)
-    if started.created_by != identity.subject:
-        raise Conflict(
-            "Somebody else has used this key.", code="IDEMPOTENCY_KEY_REUSED", hint="Make a new key for a new start."
-        )
+    sight.check_started(started)
     return _answer(request, await engine.standing(started.id, patience.seconds), patience, 201)
 
 
@@ -147,9 +135,11 @@ async def advance(
             id=signal_id(identity, instance_id, key, "advance"),
             if_version=expected,
             comment=wish.comment,
+            partition=sight.partition,
         )
-    except Conflict as refusal:
-        raise as_precondition(refusal, expected) from None
+    except HoldfastError as refusal:
+        await sight.instance(instance_id)  # whoever may not see it is not told why it refuses
+        raise (as_precondition(refusal, expected) if isinstance(refusal, Conflict) else refusal) from None
     return _answer(request, found, patience, 200)
 
 
@@ -231,18 +221,14 @@ async def list_(
 ) -> Response:
     identity = sight.identity
     listing = Listing(identity.tenant, "workflows", workflow_id=workflow_id, status=status, subject_id=subject_id)
-    is_plain = not has_wildcards(identity)
     page = await sight.engine.describe_list(
         workflow_id=workflow_id,
         status=status,
         subject_id=subject_id,
         after=listing.position(cursor),
         limit=limit,
-        by=identity.subject if is_plain else None,
-        capabilities=identity.capabilities,
-        roles=identity.roles,
     )
-    items = page.items if is_plain else [one for one in page.items if await may_be_seen(sight, one)]
+    items = await sight.summaries(page.items)
     return reply({"items": items, "next": listing.cursor(page.next)}, headers={"Cache-Control": "private, no-store"})
 
 
@@ -268,11 +254,6 @@ def _not_active(refusal: Conflict) -> Conflict:
 
 def _location(request: Request, instance_id: str) -> str:
     return f"{request.scope.get('root_path', '')}{router.prefix}/{instance_id}"
-
-
-def _correlation(request: Request) -> str | None:
-    given = request.headers.get("x-correlation-id", "")
-    return given if _CORRELATION.fullmatch(given) else current_request_id()
 
 
 async def _was_cancelled_by(engine: Engine, instance_id: UUID, identity: Identity, reason: str | None) -> bool:
