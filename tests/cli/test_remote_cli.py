@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from cli_flows import answered, prepared, refused, run, started, told
@@ -78,7 +79,9 @@ def test_a_process_over_http(url: str, tmp_path: Path) -> None:
     advanced = answered(NOWHERE, "advance", id, "approved", "--input", '{"note": "yes"}', *ben)
     assert advanced["data"]["approved_by"] == "ben"
     assert answered(NOWHERE, "signal", id, "confirmed_by_hr", *where)["status"] == "completed"
-    assert refused(NOWHERE, "signal", "confirmed_by_hr", "--key", "k", *where) == (6, "NOT_REMOTE")
+    by_key = ("signal", "paid", "--key", "k", "--input", "{}", "--id", str(UUID(int=7)), "--by", "hr", *where)
+    assert answered(NOWHERE, *by_key) == answered(NOWHERE, *by_key)
+    assert refused(NOWHERE, *by_key, "--input", "[]") == (5, "SIGNAL_ID_REUSED")
     assert refused(NOWHERE, "show", id, "--tenant", "other", *where) == (4, "INSTANCE_UNKNOWN")
     assert refused(NOWHERE, "show", "x", *where) == (4, "ID_INVALID")
 

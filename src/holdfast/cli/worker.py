@@ -36,7 +36,7 @@ def worker(
         bool, typer.Option("--effects/--no-effects", help="Deliver side effects beside the handlers.")
     ] = True,
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Say in JSON that it is ready, each process for itself.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Say in JSON that it is ready.")] = False,
     lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the handlers of APP until told to leave.
