@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_flows import answered, refused, run, told
@@ -127,3 +128,28 @@ def test_a_sub_flow_that_is_not_published_is_warned_of(holdfast_dsn: str) -> Non
     assert done.errors.count("starts the flow") == 1
     parent, child = answered(holdfast_dsn, "publish", "cli_apps:PARENT", "cli_apps:CHILD")
     assert (parent["unknown_flows"], child["unknown_flows"]) == ([], ["typo"])
+
+
+def test_errors_are_json_where_results_are(holdfast_dsn: str, tmp_path: Path) -> None:
+    def complaint(*words: str) -> dict[str, Any]:
+        done = run(holdfast_dsn, *words, "--json")
+        assert done.output == ""
+        [line] = done.errors.splitlines()
+        error = json.loads(line)["error"]
+        assert error.pop("exit_code") == done.code
+        return error
+
+    unknown = complaint("start", "nothing")
+    assert unknown == {
+        "code": "FLOW_UNKNOWN",
+        "message": "There is no flow 'nothing'.",
+        "hint": "Publish it first, and check the organisation.",
+    }
+    file = tmp_path / "leave.yaml"
+    file.write_text(LEAVE)
+    told(holdfast_dsn, "publish", str(file))
+    misfit = complaint("start", "leave.request", "--input", '{"days": 0}')
+    assert (misfit["code"], misfit["errors"][0]["place"]) == ("INPUT_INVALID", "$.days")
+    file.write_text(LEAVE.replace("to: book", "to: bok"))
+    [problem] = complaint("publish", str(file))["errors"]
+    assert (problem["code"], problem["file"], problem["severity"]) == ("STEPS_TARGET_UNKNOWN", str(file), "error")

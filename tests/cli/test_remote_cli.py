@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from cli_flows import answered, drained, prepared, refused, run, started, told
@@ -79,9 +80,34 @@ def test_a_process_over_http(url: str, tmp_path: Path) -> None:
     advanced = answered(NOWHERE, "advance", id, "approved", "--input", '{"note": "yes"}', *ben)
     assert advanced["data"]["approved_by"] == "ben"
     assert answered(NOWHERE, "signal", id, "confirmed_by_hr", *where)["status"] == "completed"
-    assert refused(NOWHERE, "signal", "confirmed_by_hr", "--key", "k", *where) == (6, "NOT_REMOTE")
+    by_key = ("signal", "paid", "--key", "k", "--input", "{}", "--id", str(UUID(int=7)), "--by", "hr", *where)
+    assert answered(NOWHERE, *by_key) == answered(NOWHERE, *by_key)
+    assert refused(NOWHERE, *by_key, "--input", "[]") == (5, "SIGNAL_ID_REUSED")
     assert refused(NOWHERE, "show", id, "--tenant", "other", *where) == (4, "INSTANCE_UNKNOWN")
     assert refused(NOWHERE, "show", "x", *where) == (4, "ID_INVALID")
+
+
+def test_the_inbox_of_a_person(holdfast_dsn: str, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "leave.yaml"
+    file.write_text(LEAVE)
+    told(holdfast_dsn, "publish", str(file))
+    orders = [started(holdfast_dsn, "order", {"amount": 500}) for _ in range(2)]
+    leave = answered(
+        NOWHERE, "start", "leave.request", "--input", '{"days": 2}', "--by", "ann", "--wait", "--url", url
+    )["id"]
+    for place in ((holdfast_dsn,), (NOWHERE, "--url", url)):
+        [dsn, *where] = place
+        inbox = ("tasks", "list", "--mine", *where)
+        everything = [task["instance_id"] for task in answered(dsn, *inbox, "--by", "ben", "--role", "manager")]
+        assert sorted(everything) == sorted([*orders, leave])
+        assert [task["instance_id"] for task in answered(dsn, *inbox, "--by", "ben")] == [leave]
+        assert answered(dsn, *inbox, "--by", "ben", "--capability", "leave:ask") == []
+        assert answered(dsn, *inbox, "--by", "ann") == []
+        [first, second, last] = answered(dsn, "tasks", "list", *where)
+        assert answered(dsn, "tasks", "list", "--after", first["id"], *where) == [second, last]
+        assert refused(dsn, *inbox, "--by", "ben", "--assignee", "ben") == (6, "FILTER_INVALID")
+        assert refused(dsn, "tasks", "list", "--role", "a", "--role", "b", *where) == (6, "FILTER_INVALID")
+        assert run(dsn, *inbox).code == 2  # whose?
 
 
 def test_operators_over_http(holdfast_dsn: str, url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,3 +74,9 @@ def test_refusals_have_their_exit_codes(holdfast_dsn: str, task: Task) -> None:
     assert (unknown.returncode, "[TASK_UNKNOWN]" in unknown.stderr) == (4, True)
     garbage = command("tasks", "decide", task.id, "confirmed", "--by", "ann", "--data", "{", HOLDFAST_DSN=holdfast_dsn)
     assert (garbage.returncode, "[DATA_NOT_JSON]" in garbage.stderr) == (6, True)
+
+
+def test_what_was_filled_in_may_lie_in_a_file(holdfast_dsn: str, task: Task, tmp_path: Path) -> None:
+    (tmp_path / "filled.json").write_text('{"amount": 7}')
+    given = ("tasks", "decide", task.id, "confirmed", "--by", "ann", "--data", f"@{tmp_path}/filled.json", "--json")
+    assert json.loads(command(*given, HOLDFAST_DSN=holdfast_dsn).stdout)["data"] == {"amount": 7}

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 from cli_flows import answered, refused, told
 from cli_process import HERE, command, until
 from cli_served import LEAVE
@@ -101,6 +102,49 @@ def test_a_server_alone_believes_nobody(holdfast_dsn: str, tmp_path: Path) -> No
     ) as server:
         assert answered(NOWHERE, "list", "--url", server.url, "--subject", "ann")["items"] == []
         assert "THE DEVELOPMENT IDENTITY IS ON" in server.log
+
+
+POLICIES = """
+from holdfast.server.auth.cedar import CedarPolicies
+
+PERMIT = 'permit (principal in Role::"boss", action == Action::"use", resource == Capability::"leave:ask");'
+
+
+def resolver():
+    return CedarPolicies(PERMIT, capabilities=["leave:ask"])
+"""
+
+
+def test_policies_and_limits_of_a_server_alone(holdfast_dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "leave.yaml").write_text(LEAVE.replace("version: 1", 'version: 1\n    capabilities: ["leave:ask"]'))
+    (tmp_path / "house_rules.py").write_text(POLICIES)
+    told(holdfast_dsn, "db", "migrate")
+    told(holdfast_dsn, "publish", str(tmp_path / "leave.yaml"))
+    words = ("server", "--port", "0", "--development", "--json")
+    around = {"HOLDFAST_DSN": holdfast_dsn, "HOLDFAST_SERVER_MOST_BODY_BYTES": "200"}
+    with running(tmp_path / "log", *words, cwd=tmp_path, HOLDFAST_RESOLVER="house_rules:resolver", **around) as server:
+        path = f"{server.url}/ui/workflows/leave.request/start"
+
+        def start(role: str, days: object = 3) -> httpx2.Response:
+            said = {"X-Holdfast-Subject": "ann", "X-Holdfast-Roles": role, "X-Holdfast-Capabilities": "leave:ask"}
+            return httpx2.post(path, json={"days": days}, headers=said | {"Prefer": "respond-async"}, trust_env=False)
+
+        assert start("boss").is_success
+        assert (start("clerk").status_code, start("clerk").json()["code"]) == (403, "CAPABILITY_MISSING")
+        assert (start("boss", "x" * 300).status_code, start("boss", "x" * 300).json()["code"]) == (
+            413,
+            "BODY_TOO_LARGE",
+        )
+        assert server.ends(signal.SIGTERM) == 0
+    for option, complaint in (("house_rules", "is not of the form"), ("nowhere:x", "ModuleNotFoundError")):
+        refusal = command(*words, "--resolver", option, HOLDFAST_DSN=holdfast_dsn)
+        assert (refusal.returncode, "[SETTING_INVALID]" in refusal.stderr, complaint in refusal.stderr) == (
+            1,
+            True,
+            True,
+        )
+    refusal = command(*words, HOLDFAST_DSN=holdfast_dsn, HOLDFAST_SERVER_BURST="many")
+    assert (refusal.returncode, "HOLDFAST_SERVER_BURST is 'many'" in refusal.stderr) == (1, True)
 
 
 def test_where_it_cannot_listen(holdfast_dsn: str) -> None:

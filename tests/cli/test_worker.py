@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -14,7 +15,15 @@ import cli_apps
 import pytest
 from cli_process import command, running
 
-from holdfast import Engine
+from holdfast import Engine, Flow
+
+PLUGIN = """
+class Sms:
+    name = "sms"
+
+    def handlers(self, engine):
+        return {"send": lambda ctx, data: {"sent": data["to"]}}
+"""
 
 pytestmark = pytest.mark.anyio
 
@@ -146,6 +155,29 @@ async def test_processes_leave_when_their_supervisor_was_killed(
         worker.tell(signal.SIGKILL)
         worker.ends()
         await eventually(lambda: worker.log.count("has left") == 2)
+
+
+async def test_a_kind_that_an_installed_package_brings_is_served(
+    engine: Engine, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The application registers nothing: all there is to do comes from the package."""
+    packages = tmp_path / "packages"
+    about = packages / "hf_sms-1.0.dist-info"
+    about.mkdir(parents=True)
+    (packages / "hf_sms.py").write_text(PLUGIN)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: hf-sms\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[holdfast.invokers]\nsms = hf_sms:Sms\n")
+    path = os.pathsep.join([str(packages), *filter(None, [os.environ.get("PYTHONPATH")])])
+    await engine.publish(Flow("tell").step("tell", "sms:send").build())
+    instance = await engine.start("tell", {"to": "+49"})
+    with running(tmp_path / "log", "cli_apps:empty", "--json", **environment, PYTHONPATH=path) as worker:
+        assert (await engine.wait(instance.id, timeout=60)).status == "completed"
+        [step] = await engine.steps(instance.id)
+        assert step.output == {"sent": "+49"}
+        [ready] = [json.loads(line) for line in worker.log.splitlines() if line.startswith("{")]
+        assert (ready["pid"], ready["queues"]) == (worker.process.pid, ["sms:send"])
+        worker.tell(signal.SIGTERM)
+        assert worker.ends() == 0
 
 
 @pytest.mark.parametrize(

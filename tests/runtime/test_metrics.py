@@ -17,7 +17,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.looks = 0
-        self.now = Stats(commits=7, steps_closed=900, lease_seconds_left=12.5)
+        self.now = Stats(commits=7, steps_closed=900, lease_seconds_left=12.5, timeouts={("order", "step"): 3})
 
     def stats(self) -> Stats:
         self.looks += 1
@@ -54,11 +54,12 @@ def test_counters_and_gauges_show_the_moment_of_the_scrape(worker: Worker, regis
     assert registry.get_sample_value("holdfast_jobs_queued") == 3
 
 
-def test_the_exposition_has_one_unlabelled_sample_per_metric(registry: CollectorRegistry) -> None:
+def test_the_exposition_has_one_sample_per_metric(registry: CollectorRegistry) -> None:
     lines = generate_latest(registry).decode().splitlines()
     samples = [line for line in lines if not line.startswith("#")]
     assert len(samples) == len(METRICS)
-    assert all("{" not in sample for sample in samples)
+    [labelled] = [sample for sample in samples if "{" in sample]
+    assert labelled == 'holdfast_timeouts_total{flow="order",kind="step"} 3.0'
     assert "# TYPE holdfast_steps_closed_total counter" in lines
     assert "# TYPE holdfast_handlers_running gauge" in lines
 

@@ -194,6 +194,13 @@ def _signal(wish: Wish) -> dict[str, Any]:
     return {"event": "confirmed", "payload": ORDER, "node": node, "token": token}
 
 
+def _send_event(wish: Wish) -> Call:
+    """For a key that somebody else waits with, or has used to send: here nobody does, and nobody learns who does."""
+    body = {"event": "confirmed", "key": wish.name("business_key"), "payload": ORDER}
+    headers = {"Idempotency-Key": wish.name("start_key")} if wish.luck.random() < 0.3 else {}
+    return Call("POST", f"{API}/events", body=body, headers=headers, same=STATUS)
+
+
 def _handing(wish: Wish) -> dict[str, Any]:
     return {"to": wish.name("subject"), "reason": "Because."}
 
@@ -227,6 +234,7 @@ RECIPES: Final[dict[str, Recipe]] = {
     "start_instance": _start_instance,
     "get_instance": _on("GET", _INSTANCE, "instance"),
     "signal_instance": _on("POST", f"{_INSTANCE}/signals", "instance", _signal),
+    "send_event": _send_event,
     "list_steps": _trail("steps", "list_steps"),
     "list_events": _trail("events", "list_events"),
     "stream_events": _on("GET", f"{_INSTANCE}/stream", "instance"),

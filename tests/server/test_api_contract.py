@@ -33,6 +33,7 @@ COVERED = {
     "start_instance": ("start", "instances"),
     "get_instance": ("read", "instances"),
     "signal_instance": ("act", "instances"),
+    "send_event": ("act", "events"),
     "list_steps": ("read", "instances"),
     "list_events": ("read", "instances"),
     "stream_events": ("read", "stream"),

@@ -10,8 +10,31 @@ from api_flows import REVIEW_YAML, clerk, get, operator, post, publish_flows, re
 from http_server import Served
 
 from holdfast.compiler.steps import load_steps
+from holdfast.runtime import inbox
 
 pytestmark = pytest.mark.anyio
+
+LEAVE = """
+workflows:
+  - id: leave.plain
+    steps: &steps
+      - {id: review, type: approval}
+      - {id: granted, type: terminal}
+      - {id: refused, type: terminal}
+    transitions: &ways
+      - {from: review, to: granted, event: approved}
+      - {from: review, to: refused, event: rejected}
+  - id: leave.trusted
+    steps:
+      - {id: review, type: approval, capabilities: ["leave:approve"]}
+      - {id: granted, type: terminal}
+      - {id: refused, type: terminal}
+    transitions: *ways
+  - id: leave.hidden
+    capabilities: ["leave:ask"]
+    steps: *steps
+    transitions: *ways
+"""
 
 
 @pytest.fixture
@@ -120,12 +143,67 @@ async def test_the_inbox_holds_what_is_mine_and_what_i_may_take(flows: Served) -
     assert (await get(dora, "tasks", 422, mine="true", cursor=cursor))["code"] == "CURSOR_INVALID"
 
 
+async def test_the_inbox_holds_what_names_nobody_and_i_may_act_on(flows: Served) -> None:
+    """As the leave request of the README: neither an assignee nor a role, with and without capabilities."""
+    for workflow in load_steps(LEAVE).require_sound():
+        await flows.engine.for_org("acme").publish(workflow)
+    ann, ben = await flows.person("ann", "leave:ask"), await flows.person("ben", "leave:*")
+    eve, other = await flows.person("eve"), await flows.person("ben", "leave:*", tenant="other")
+    plain, trusted, hidden = [
+        [(await start(ann, flow, input={"n": n}))["id"] for n in range(count)]
+        for flow, count in (("leave.plain", 3), ("leave.trusted", 4), ("leave.hidden", 2))
+    ]
+    await flows.engine.drain()
+    assert sorted(await _instances(ben)) == sorted([*plain, *trusted, *hidden])
+    assert sorted(await _instances(ben, limit=2)) == sorted([*plain, *trusted, *hidden])
+    assert sorted(await _instances(eve)) == sorted(plain)  # nobody needs anything there
+    assert await _instances(ann) == []  # her own, which she may not grant
+    assert await _instances(other) == []
+    assert await _instances(ben, status="claimed") == []
+    [first, second, *_] = (await get(ben, "tasks", mine="true"))["items"]
+    await post(ben, f"tasks/{first['id']}/claim")
+    assert await _instances(ben, status="claimed") == [first["instance_id"]]
+    assert first["instance_id"] in await _instances(ben)
+    assert first["instance_id"] not in await _instances(eve)
+    behind = (await get(ben, "tasks", mine="true", after=first["id"]))["items"]
+    assert behind[0] == second
+    assert (await get(eve, "tasks", 404, mine="true", after=uuid4()))["code"] == "TASK_UNKNOWN"
+    secret = next(one["id"] for one in behind if one["flow"] == "leave.hidden")
+    assert (await get(eve, "tasks", 404, after=secret))["code"] == "TASK_UNKNOWN"
+    cursor = (await get(ben, "tasks", mine="true", limit=1))["next"]
+    assert (await get(ben, "tasks", 422, mine="true", cursor=cursor, after=secret))["code"] == "FILTER_INVALID"
+
+
+async def test_what_others_may_act_on_does_not_hide_what_is_mine(
+    flows: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many that a page looks at but a part of them: it is short, and says where to go on."""
+    monkeypatch.setattr(inbox, "LOOKED_AT", 4)
+    monkeypatch.setattr(inbox, "AT_ONCE", 2)
+    for workflow in load_steps(LEAVE).require_sound():
+        await flows.engine.for_org("acme").publish(workflow)
+    ann, eve = await flows.person("ann", "leave:ask"), await clerk(flows, "eve")
+    for n in range(9):
+        await start(ann, "leave.trusted", input={"n": n})
+    await flows.engine.drain()
+    asked = (await start(ann, input={}))["id"]
+    plain = [(await start(ann, "leave.plain", input={"n": n}))["id"] for n in range(2)]
+    await flows.engine.drain()
+    page = await get(eve, "tasks", mine="true", limit=2)
+    assert (page["items"], page["next"] is None) == ([], False)
+    assert sorted(await _instances(eve, limit=2)) == sorted([asked, *plain])
+
+
 async def test_what_does_not_exist_is_not_found(flows: Served) -> None:
     client = await operator(flows)
     assert (await get(client, f"tasks/{uuid4()}", 404))["code"] == "TASK_UNKNOWN"
     assert (await get(client, f"tasks/{uuid4()}/events", 404))["code"] == "TASK_UNKNOWN"
     for verb, body in (("claim", None), ("release", None), ("assign", {"to": "a"}), ("decide", {"decision": "a"})):
         assert (await post(client, f"tasks/{uuid4()}/{verb}", 404, body))["code"] == "TASK_UNKNOWN"
+
+
+async def _instances(client: Any, limit: int = 50, **query: Any) -> list[str]:
+    return [(await get(client, f"tasks/{id}"))["instance_id"] for id in await _inbox(client, limit, **query)]
 
 
 async def _inbox(client: Any, limit: int = 50, **query: Any) -> list[str]:

@@ -43,7 +43,9 @@ async def test_an_error_without_a_transition_suspends(office: Office) -> None:
     assert "the service is down" in stopped["state"]["_last_error"]["message"]
     assert told(await send(alice, stopped["id"], "completed")) == (409, "WORKFLOW_NOT_ACTIVE")
     office.failing.add("fail")  # here: it works again
-    await office.engine.for_org(office.company("acme")).resume(stopped["id"], by="operator")
+    operator = await office.person("olga", roles=["operator"])
+    resumed = await operator.post(f"/api/v1/instances/{stopped['id']}/resume")
+    assert resumed.status_code == 200, resumed.text
     done = await until(lambda: _when(alice, stopped["id"], "completed"))
     assert done["current_step"]["id"] == "done"
 
@@ -72,6 +74,10 @@ async def test_a_circle_of_system_steps_is_suspended_after_ten(office: Office) -
     assert (stopped["status"], stopped["reason"]) == ("suspended", "WORKFLOW_CHAIN_LIMIT")
     assert len(office.calls) == 10
     assert (await look(alice, stopped["id"]))["reason"] == "WORKFLOW_CHAIN_LIMIT"
+    operator = await office.person("olga", roles=["operator"])
+    assert (await operator.post(f"/api/v1/instances/{stopped['id']}/resume")).status_code == 200
+    again = await until(lambda: _when(alice, stopped["id"], "suspended"))  # another ten, and no end in sight
+    assert (again["reason"], len(office.calls)) == ("WORKFLOW_CHAIN_LIMIT", 20)
     assert (await start(alice, "circle", stop=True))["status"] == "completed"
 
 
@@ -91,8 +97,11 @@ async def _at(client: httpx2.AsyncClient, id: str, step: str) -> dict[str, Any] 
     return seen if seen["current_step"]["id"] == step else None
 
 
-async def test_a_workflow_that_takes_too_long_goes_where_its_timeout_says(office: Office) -> None:
+async def test_a_workflow_that_takes_too_long_goes_where_its_timeout_says(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
     alice = await office.alice()
+    before = office.engine.stats().timeouts
     order = await start(alice)
     await advance(office.engine, hours=25)
     await until(lambda: _at(alice, order["id"], "escalated"))
@@ -100,6 +109,12 @@ async def test_a_workflow_that_takes_too_long_goes_where_its_timeout_says(office
     seen = await until(lambda: _when(alice, order["id"], "completed"))
     assert seen["current_step"]["id"] == "expired"
     assert "timeout" in events(seen)
+    now = office.engine.stats().timeouts
+    for kind in ("step", "workflow"):
+        assert now["orders.approval", kind] - before.get(("orders.approval", kind), 0) >= 1
+    told = {(r.__dict__["instance"], r.__dict__["step"]): r.message for r in caplog.records if "timed out" in r.message}
+    assert told[order["id"], "review"].startswith("The step timed out at review: orders.approval version 1")
+    assert told[order["id"], None].startswith("The workflow timed out")
 
 
 async def test_a_workflow_without_such_a_step_fails_in_time(office: Office) -> None:

@@ -74,6 +74,7 @@ TENANTS = {
     "read_instance": {"instances_pkey"},
     "read_runtime": {"instances_pkey", "events_pkey", "tasks_by_instance"},
     "list_finished_tasks": {"tasks_over"},
+    "list_free_tasks": {"tasks_free", "instances_pkey"},
     "list_open_tasks": {"tasks_open"},
     "list_task_events": {"task_events_pkey"},
     "list_tasks_of_assignee": {"tasks_assigned"},

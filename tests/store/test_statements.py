@@ -22,6 +22,7 @@ PYTHON = {path: path.read_text() for path in SOURCE.rglob("*.py")}
 TENANTS = (
     "list_effects", "list_events", "list_instances", "list_instances_by_business_key", "list_instances_by_status",
     "list_steps", "page_events", "page_steps", "read_instance", "list_finished_tasks", "list_open_tasks",
+    "list_free_tasks",
     "list_task_events",
     "list_tasks_of_assignee", "list_tasks_of_instance", "list_tasks_of_role", "read_task",
     "list_dead_letters", "list_dead_letters_of_instance", "read_dead_letter", "read_runtime",

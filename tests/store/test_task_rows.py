@@ -393,6 +393,7 @@ FIRST = [-1, "2000-01-01", UUID(int=0), 50]
 INBOXES: dict[str, tuple[str, list[Any], set[str]]] = {
     "of everybody": ("list_open_tasks", ["huge", None, *FIRST], {"tasks_open"}),
     "what is free": ("list_open_tasks", ["huge", "open", *FIRST], {"tasks_open"}),
+    "for everybody": ("list_free_tasks", ["huge", *FIRST], {"tasks_free", "instances_pkey"}),
     "of a person": ("list_tasks_of_assignee", ["huge", None, *FIRST, "ann"], {"tasks_assigned"}),
     "of nobody known": ("list_tasks_of_assignee", ["huge", None, *FIRST, "zoe"], {"tasks_assigned"}),
     "of a role": ("list_tasks_of_role", ["huge", None, *FIRST, "boss", None], {"task_roles_inbox", "tasks_pkey"}),

@@ -98,7 +98,7 @@ def main() -> None:
     try:
         app(prog_name="holdfast")
     except HoldfastError as error:
-        complain(error)
+        complain(error, json=_wants_json())
         sys.exit(error.exit_code)
     except Exception as defect:
         if _wants_tracebacks():
@@ -106,9 +106,15 @@ def main() -> None:
         complain(
             HoldfastError(
                 f"{type(defect).__name__}: {defect}", code="UNEXPECTED", hint="Set HOLDFAST_LOG=debug to see where."
-            )
+            ),
+            json=_wants_json(),
         )
         sys.exit(HoldfastError.exit_code)
+
+
+def _wants_json() -> bool:
+    """As it was typed: a command that failed may not have got as far as reading its options."""
+    return "--json" in sys.argv[1:]
 
 
 def _wants_tracebacks() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, page, taken
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.dead_letters import LetterFilter, Resolved
+from holdfast.runtime.inbox import Inbox
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.effects import Effect
 from holdfast.store.tasks import Task, TaskEvent
@@ -29,14 +30,25 @@ class RemoteDesk(Caller):
         limit: int = 50,
     ) -> list[Task]:
         found = self._http.pages(
-            "/tasks",
-            EVERYTHING if after else limit,
-            instance=_some_id(instance_id),
-            role=role,
-            assignee=assignee,
-            status=status,
-        )
-        return [self._task(item) for item in page(found, after, limit)]
+            "/tasks", limit, after=_some_id(after),
+            instance=_some_id(instance_id), role=role, assignee=assignee, status=status,
+        )  # fmt: skip
+        return [self._task(item) for item in found]
+
+    def inbox(
+        self,
+        by: str,
+        *,
+        roles: Sequence[str] = (),
+        capabilities: Collection[str] | None = None,
+        status: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Inbox:
+        """As much as was asked for, from as many pages as that takes: one may be short although there are more."""
+        headers = {**self._person(by, sorted(capabilities or ())), **self._roles(roles)}
+        found = self._http.pages("/tasks", limit, after=_some_id(after), headers=headers, mine=True, status=status)
+        return Inbox([self._task(item) for item in found], None)
 
     def task(self, task_id: str) -> Task:
         return self._task(self._http.get(f"/tasks/{id_part(task_id)}"))

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import Refused
 
 
-def read_given(text: str | None, option: str = "--input") -> Any:
+def read_given(text: str | None, option: str = "--input", *, code: str = "INPUT_NOT_JSON") -> Any:
     """JSON as it stands, the content of the file after an `@`, or with `-` what comes on standard input."""
     if text is None:
         return None
@@ -21,7 +21,7 @@ def read_given(text: str | None, option: str = "--input") -> Any:
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         raise Refused(
             f"{option} cannot be read: {error}.",
-            code="INPUT_NOT_JSON",
+            code=code,
             hint="Quote JSON for the shell, or name a file that holds it: @order.json.",
         ) from None
 

@@ -1,13 +1,16 @@
-"""What the commands print: results on standard output, for people or as JSON; errors as one line on standard error."""
+"""What the commands print: results on standard output, for people or as JSON; errors as one line on standard error,
+for people or as JSON."""
 
 from __future__ import annotations
 
 import json as text_json
 import re
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, cast
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -78,17 +81,38 @@ def warn(sentence: str) -> None:
     console(stderr=True).print(f"[yellow]{escape(sentence)}[/yellow]")
 
 
-def complain(error: HoldfastError) -> None:
+def complain(error: HoldfastError, *, json: bool = False) -> None:
+    if json:
+        print(text_json.dumps({"error": _facts(error)}, default=str), file=sys.stderr)
+        return
     screen = console(stderr=True)
     hint = f" {escape(error.hint)}" if error.hint else ""
     screen.print(f"[bold red]{escape(f'[{error.code}]')}[/bold red] {escape(error.message)}{hint}")
-    listed: Sequence[Any] = ()
-    if isinstance(error, DefinitionError):
-        listed = error.diagnostics
-    elif isinstance(error, InputInvalid) and len(error.misfits) > 1:  # one alone stands in the message
-        listed = error.misfits
+    listed = _listed(error)
+    if isinstance(error, InputInvalid) and len(listed) == 1:  # one alone stands in the message
+        return
     for each in listed:
         screen.print(f"  {escape(_written(each))}")
+
+
+def _facts(error: HoldfastError) -> dict[str, Any]:
+    """For programs: what `complain` tells people, and the exit code."""
+    facts = {"code": error.code, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+    listed = _listed(error)
+    return {**facts, "errors": [_plain_finding(each) for each in listed]} if listed else facts
+
+
+def _listed(error: HoldfastError) -> Sequence[Any]:
+    if isinstance(error, DefinitionError):
+        return error.diagnostics
+    return error.misfits if isinstance(error, InputInvalid) else ()
+
+
+def _plain_finding(found: Any) -> Any:
+    if isinstance(found, tuple):
+        place, message = cast("tuple[str, str]", found)
+        return {"place": place, "message": message}
+    return msgspec.to_builtins(found) if isinstance(found, msgspec.Struct) else str(found)
 
 
 def _written(found: Any) -> str:

@@ -7,6 +7,7 @@ queue. The second ends it at once; what it held is taken over by others when its
 from __future__ import annotations
 
 import asyncio
+import json as text_json
 import logging
 import os
 import signal
@@ -27,17 +28,17 @@ _PATIENCE: Final = 0.5
 log = logging.getLogger("holdfast.worker")
 
 
-def run(target: str, options: dict[str, Any], lifeline: int | None = None) -> None:
+def run(target: str, options: dict[str, Any], lifeline: int | None = None, *, json: bool = False) -> None:
     """Work until told to leave. `lifeline` is a socket to the supervisor: it closes when that one is gone."""
     if lifeline is None:
-        asyncio.run(_serve(target, options, None))
+        asyncio.run(_serve(target, options, None, json=json))
     else:
         with socket.socket(fileno=lifeline) as supervisor:
-            asyncio.run(_serve(target, options, supervisor))
+            asyncio.run(_serve(target, options, supervisor, json=json))
     leave_stuck_threads()
 
 
-async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket | None) -> None:
+async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket | None, *, json: bool) -> None:
     leave = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
@@ -47,6 +48,8 @@ async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket |
     async with application.opened(target) as engine, engine.worker(**options) as worker:
         calm_collector()
         log.info("Worker %d is ready and serves %s", os.getpid(), ", ".join(worker.queues))
+        if json:
+            print(text_json.dumps({"pid": os.getpid(), "queues": [*worker.queues]}), flush=True)
         if lifeline is not None:
             lifeline.send(READY)
         await leave.wait()

@@ -31,7 +31,7 @@ def publish(
     """Publish workflows and flows. Whatever is wrong with any of them is told before the first is stored."""
     written = read_sources(sources)
     with place() as engine:
-        planned = _plan(engine, written)
+        planned = _plan(engine, written, json=json)
         if dry_run:
             _answer(planned, json=json)
             return
@@ -52,7 +52,7 @@ def _told_later() -> Generator[None]:
         publishing.setLevel(before)
 
 
-def _plan(engine: Place, written: Sequence[Written]) -> list[Published]:
+def _plan(engine: Place, written: Sequence[Written], *, json: bool) -> list[Published]:
     """What would be new. Every version that is taken is told, the last of them as the error."""
     planned: list[Published] = []
     refusals: list[Conflict] = []
@@ -69,7 +69,7 @@ def _plan(engine: Place, written: Sequence[Written]) -> list[Published]:
                 )
             )
     for refusal in refusals[:-1]:
-        complain(refusal)
+        complain(refusal, json=json)
     if refusals:
         raise refusals[-1]
     return planned

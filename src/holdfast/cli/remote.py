@@ -17,7 +17,6 @@ from holdfast.compiler.compiled import dump_compiled
 from holdfast.compiler.graph import dump_graph, load_graph
 from holdfast.core.status import TERMINAL
 from holdfast.definitions.steps.model import Workflow
-from holdfast.errors import Refused
 from holdfast.runtime.publishing import Publishable, Published
 from holdfast.runtime.views import Page
 from holdfast.store.flows import FlowDocument, FlowVersion
@@ -157,7 +156,8 @@ class Remote(RemoteDesk):
     def signal_key(
         self, event: str, key: str, payload: Any = None, *, id: str | None = None, by: str | None = None
     ) -> str:
-        raise _only_here("An event for everybody who waits with a key")
+        headers = given(**{"Idempotency-Key": id})
+        return self._act("/events", given(event=event, key=key, payload=payload), by, **headers)["id"]
 
     def cancel(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
         return self._control(instance_id, "cancel", by, reason=reason)
@@ -185,7 +185,3 @@ class Remote(RemoteDesk):
         wish = given(from_step=from_step, input=input, token=token, reason=reason)
         path, headers = f"/instances/{id_part(instance_id)}/rerun", given(**{"Idempotency-Key": key})
         return self._instance(self._act(path, wish, by, **headers))
-
-
-def _only_here(what: str) -> Refused:
-    return Refused(f"{what} cannot be sent through a server.", code="NOT_REMOTE", hint="Leave out --url.")

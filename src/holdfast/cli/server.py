@@ -41,29 +41,43 @@ def server(
         bool, typer.Option("--development", help="Believe who callers say they are; on loopback only.")
     ] = False,
     cors: Cors = None,
-    metrics: Annotated[str, typer.Option("--metrics", help="/metrics: off, authenticated or open.")] = "off",
-    rate: Annotated[float, typer.Option("--rate", min=0, help="Requests per second and person; 0: any number.")] = 50,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", help="/metrics: off, authenticated or open.", show_default="off")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", min=0, help="Requests per second and person; 0: any number.", show_default="50"),
+    ] = None,
+    resolver: Annotated[
+        str | None,
+        typer.Option("--resolver", help="module:attribute that says what people may do; else HOLDFAST_RESOLVER."),
+    ] = None,
     log_json: LogJson = False,
     json: Json = False,
 ) -> None:
     """Serve the HTTP API until told to leave; open requests then finish.
 
-    Who may ask is what HOLDFAST_JWT_… and the API keys of `holdfast keys` say.
+    Who may ask is what HOLDFAST_JWT_… and the API keys of `holdfast keys` say, how much they may ask what
+    HOLDFAST_SERVER_… says.
     """
     logs.configure(json=log_json, level=Settings.from_environment().log_level)
     serving.require_api()
-    settings = {"host": host, "port": port, "cors_origins": tuple(cors or ()), "metrics": metrics, "rate": rate}
-    asyncio.run(_serve(app, settings, development, json=json))
+    told = {"cors_origins": tuple(cors or ()) or None, "metrics": metrics, "rate": rate}
+    chosen = {"host": host, "port": port, **{name: value for name, value in told.items() if value is not None}}
+    asyncio.run(_serve(app, chosen, development, resolver, json=json))
 
 
-async def _serve(app: str | None, chosen: dict[str, Any], development: bool, *, json: bool) -> None:
+async def _serve(
+    app: str | None, chosen: dict[str, Any], development: bool, resolver: str | None, *, json: bool
+) -> None:
+    from holdfast.server.auth.resolving import VARIABLE
     from holdfast.server.auth.settings import AuthSettings
     from holdfast.server.settings import ServerSettings
 
     leave = serving.leaving()
-    auth = AuthSettings.from_environment()
+    auth = AuthSettings.from_environment({**os.environ, **({VARIABLE: resolver} if resolver else {})})
     auth = msgspec.structs.replace(auth, development=auth.development or development)
-    async with serving.served(app, ServerSettings(**chosen), auth, worker=None) as (_, url):
+    async with serving.served(app, ServerSettings.from_environment(**chosen), auth, worker=None) as (_, url):
         if json:
             print(text_json.dumps({"url": url, "pid": os.getpid()}), flush=True)
         else:

@@ -57,6 +57,7 @@ async def opened(target: str | None, *, needs_handlers: bool = True) -> AsyncGen
     async with engine:
         if configure is not None:
             await _answer(configure, engine)
+        engine.load_invokers()  # what installed packages bring is there without a word of the application
         if needs_handlers and not (engine.handlers.names() or engine.calls.names()):
             raise HoldfastError(
                 f"{target!r} registers no handler, so this worker could do nothing.",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.given import read_given
 from holdfast.cli.output import say, show, table
 from holdfast.cli.place import actor, anywhere, place
 from holdfast.errors import Refused
@@ -18,7 +19,6 @@ tasks = typer.Typer(help="Look at human tasks, take them, give them back, decide
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Id = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 By = Annotated[str | None, typer.Option("--by", help="Who does it.")]
-Role = Annotated[str | None, typer.Option("--role", help="Only tasks for this role.")]
 Roles = Annotated[list[str] | None, typer.Option("--role", help="A role they have; may be repeated.")]
 
 To = Annotated[str, typer.Option("--to", help="Who gets it.")]
@@ -29,7 +29,15 @@ Why = Annotated[str | None, typer.Option("--reason", help="Why, for its history.
 @anywhere
 def list_tasks(
     instance: Annotated[str | None, typer.Option("--instance", help="All tasks of this instance.")] = None,
-    role: Role = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only what one person, --by, has to do or may take.")] = False,
+    by: Annotated[str | None, typer.Option("--by", help="With --mine: whose inbox it is.")] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", help="Only tasks for this role; with --mine one they have, repeatable."),
+    ] = None,
+    capability: Annotated[
+        list[str] | None, typer.Option("--capability", help="With --mine: what they are allowed to; may be repeated.")
+    ] = None,
     assignee: Annotated[str | None, typer.Option("--assignee", help="Only what this person has.")] = None,
     status: Annotated[str | None, typer.Option("--status", help="Only tasks in this status.")] = None,
     after: Annotated[str | None, typer.Option("--after", help="The last task of the page before.")] = None,
@@ -37,8 +45,21 @@ def list_tasks(
     json: Json = False,
 ) -> None:
     """What is open, most urgent first; of an instance, also what is over."""
+    if (instance or assignee) if mine else (by or capability or len(role or ()) > 1):
+        raise Refused(
+            "Tasks are listed by role, person or instance, or with --mine as somebody's inbox.",
+            code="FILTER_INVALID",
+            hint="With --mine say --by, --role and --capability; without it at most one --role.",
+        )
     with place() as engine:
-        found = engine.tasks(instance, role=role, assignee=assignee, status=status, after=after, limit=limit)
+        if mine:
+            found = engine.inbox(
+                actor(by), roles=role or (), capabilities=capability or None, status=status, after=after, limit=limit
+            ).items
+        else:
+            found = engine.tasks(
+                instance, role=role[0] if role else None, assignee=assignee, status=status, after=after, limit=limit
+            )
     if json:
         typer.echo(text_json.dumps([_plain(task) for task in found]))
         return
@@ -101,23 +122,18 @@ def decide(
     decision: Annotated[str, typer.Argument(help="confirmed, rejected, or another one the step offers.")],
     by: By = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Why.")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="What was filled in, as JSON.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="What was filled in: JSON, @file, or - for standard input.")
+    ] = None,
     role: Roles = None,
     json: Json = False,
 ) -> None:
     """Decide a task; the flow goes on, or ends."""
-    given, who = _read(data), actor(by)
+    given, who = read_given(data, "--data", code="DATA_NOT_JSON"), actor(by)
     with place() as engine:
         _answer(
             engine.decide(id, by=who, decision=decision, comment=comment, data=given, roles=role or None), json=json
         )
-
-
-def _read(data: str | None) -> Any:
-    try:
-        return None if data is None else text_json.loads(data)
-    except ValueError as error:
-        raise Refused(f"--data is not JSON: {error}.", code="DATA_NOT_JSON", hint="Quote it for the shell.") from None
 
 
 def _answer(task: Task, *, json: bool) -> None:

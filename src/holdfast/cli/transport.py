@@ -68,19 +68,21 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
-    def get(self, path: str, **query: Any) -> Any:
-        return self.send("GET", path, query=query)
+    def get(self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> Any:
+        return self.send("GET", path, query=query, headers=headers)
 
     def post(self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Any:
         return self.send("POST", path, body={} if body is None else body, headers=headers)
 
-    def pages(self, path: str, most: int, **query: Any) -> Iterator[dict[str, Any]]:
-        """The items of a list, page by page, up to so many."""
+    def pages(
+        self, path: str, most: int, *, after: str | None = None, headers: Mapping[str, str] | None = None, **query: Any
+    ) -> Iterator[dict[str, Any]]:
+        """The items of a list, page by page, up to so many, from its beginning or behind an item."""
         cursor: str | None = None
         while most > 0:
-            page = self.get(path, **query, cursor=cursor, limit=min(most, PAGE))
+            page = self.get(path, headers=headers, **query, after=after, cursor=cursor, limit=min(most, PAGE))
             yield from page["items"]
-            most, cursor = most - len(page["items"]), page["next"]
+            most, cursor, after = most - len(page["items"]), page["next"], None
             if cursor is None:
                 return
 

@@ -64,7 +64,7 @@ async def _run(app: str | None, directory: Path | None, host: str, port: int, *,
     from holdfast.server.settings import ServerSettings
 
     leave = serving.leaving()
-    settings = ServerSettings(host=host, port=port, rate=0, metrics="open")
+    settings = ServerSettings.from_environment(host=host, port=port, rate=0, metrics="open")
     async with serving.served(app, settings, AuthSettings(development=True), worker={}) as (engine, url):
         definitions = None if directory is None else Definitions(engine, directory)
         published = [] if definitions is None else await definitions.publish()

@@ -36,6 +36,7 @@ def worker(
         bool, typer.Option("--effects/--no-effects", help="Deliver side effects beside the handlers.")
     ] = True,
     log_json: Annotated[bool, typer.Option("--log-json", help="One JSON object per log line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Say in JSON that it is ready.")] = False,
     lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the handlers of APP until told to leave.
@@ -46,12 +47,13 @@ def worker(
     logs.configure(json=log_json, level=Settings.from_environment().log_level)
     queues = tuple(queue or ())
     if processes == 1:
-        process.run(app, _options(concurrency, queues, lease, grace) | {"effects": effects}, lifeline)
+        process.run(app, _options(concurrency, queues, lease, grace) | {"effects": effects}, lifeline, json=json)
         return
     arguments = ["worker", app, f"--concurrency={concurrency}", f"--lease={lease}", f"--grace={grace}"]
     arguments += [f"--queue={name}" for name in queues]
     arguments += [] if effects else ["--no-effects"]
     arguments += ["--log-json"] if log_json else []
+    arguments += ["--json"] if json else []
     raise typer.Exit(asyncio.run(_supervise(arguments, processes)))
 
 

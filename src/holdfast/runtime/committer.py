@@ -34,6 +34,7 @@ from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import KEEP_SECONDS, Plan
 from holdfast.runtime.snapshots import Outcome, Snapshots
+from holdfast.runtime.timeouts import Timeouts
 from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
@@ -78,6 +79,7 @@ class Committer:
         self.options = options
         self.point = weight_of_a_point(options.aging)
         self.counters = Counters()
+        self.timeouts = Timeouts()
         self.clock = DatabaseClock()
         self.worker: bytes | None = None
         self.leases: Callable[[Dispatch], bool] = lambda _: False
@@ -344,6 +346,8 @@ class Committer:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
         self.on_commit(plan)
+        if plan.locked.signals:
+            self.timeouts.committed(plan)
         if self.hooks.flows:
             self.hooks.committed(plan)
 

@@ -1,12 +1,13 @@
 """What a worker process counts, offered to Prometheus: read when somebody scrapes, free when nobody does.
 
-No metric has labels: flows, nodes and tenants are unbounded, and the scraper already knows which process it asks.
+Timeouts are counted by flow and kind, of so many flows at most. No other metric has labels: nodes and tenants are
+unbounded, and the scraper already knows which process it asks.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -33,6 +34,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     instances_cached: int = 0
     lease_seconds_left: float = 0.0
     steps_unserved: int = 0
+    timeouts: Mapping[tuple[str, str], int] = {}  # by flow, and what ran out of time: step or workflow
 
 
 class Counted(Protocol):
@@ -58,6 +60,7 @@ METRICS: Final[dict[str, Meaning]] = {
     "instances_cached": Meaning(False, "Instance snapshots kept in memory."),
     "lease_seconds_left": Meaning(False, "Seconds until this worker's lease ends unless it is renewed."),
     "steps_unserved": Meaning(False, "Steps anywhere that wait for a handler no live worker has, as of the last look."),
+    "timeouts": Meaning(True, "Steps and workflows that ran out of time, told by the process that went on with them."),
 }
 
 
@@ -77,10 +80,15 @@ class MetricsCollector:
         return (_family(name, getattr(stats, name)) for name in METRICS)
 
 
-def _family(name: str, value: float | None = None) -> Metric:
+def _family(name: str, value: float | Mapping[tuple[str, str], int] | None = None) -> Metric:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
     meaning = METRICS[name]
+    if isinstance(value, Mapping):
+        counted = CounterMetricFamily(f"holdfast_{name}", meaning.text, labels=("flow", "kind"))
+        for labels, count in value.items():
+            counted.add_metric(labels, count)
+        return counted
     family = CounterMetricFamily if meaning.is_counter else GaugeMetricFamily
     return family(f"holdfast_{name}", meaning.text, value=value)
 

@@ -153,6 +153,7 @@ class SyncEngine:
     effects = _verb(Engine.effects)
     replay_effect = _verb(Engine.replay_effect)
     tasks = _verb(Engine.tasks)
+    inbox = _verb(Engine.inbox)
     task = _verb(Engine.task)
     task_events = _verb(Engine.task_events)
     claim = _verb(Engine.claim)

@@ -77,10 +77,14 @@ class Tasks:
                 )
             last = None if after is None else take_id(after)
             return await store.list_finished_tasks(self._session, self._org, status, last, limit)
-        position = MOST_URGENT if after is None else _position(await self.get(after))
+        position = await self.position(after)
         return await store.list_inbox(
             self._session, self._org, role=role, assignee=assignee, status=status, after=position, limit=limit
         )
+
+    async def position(self, after: Id | None) -> Position:
+        """Where a list of open tasks goes on behind this one."""
+        return MOST_URGENT if after is None else _position(await self.get(after))
 
     # --- hands -----------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 from holdfast.errors import HoldfastError
 
+PREFIX: Final = "HOLDFAST_SERVER_"
 METRICS: Final = ("off", "authenticated", "open")
+_SWITCHES: Final = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
+_ELSEWHERE: Final = frozenset({"host", "port"})  # said where the server is started
 _ORIGIN: Final = re.compile(r"\*|https?://[^/\s]+")
 
 
@@ -33,13 +39,28 @@ class ServerSettings:
     most_streams: int = 1000  # open event streams of this process
     most_streams_each: int = 10  # … and of one identity
 
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **chosen: Any) -> ServerSettings:
+        """What HOLDFAST_SERVER_… says, with `chosen` before it; a variable that is not known is refused."""
+        source = os.environ if environment is None else environment
+        known = {field.name: field.default for field in fields(cls) if field.name not in _ELSEWHERE}
+        told: dict[str, Any] = {}
+        for variable, text in source.items():
+            name = variable.removeprefix(PREFIX).lower()
+            if not variable.startswith(PREFIX) or not text.strip():
+                continue
+            if name not in known:
+                raise _wrong(variable, "is not known", "docs/http.md lists those there are.")
+            told[name] = _read(variable, text.strip(), known[name])
+        return cls(**{**told, **chosen})
+
     def __post_init__(self) -> None:
         for name in ("most_body_bytes", "most_headers", "most_header_bytes", "most_target_bytes"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "Give at least 1.")
         for name in ("request_patience", "rate", "burst", "most_streams", "most_streams_each"):
-            _check(name, getattr(self, name), getattr(self, name) >= 0, "Give 0 or more.")
+            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "Give 0 or more.")
         for name in ("stream_heartbeat", "stream_life"):
-            _check(name, getattr(self, name), getattr(self, name) > 0, "Give seconds above 0.")
+            _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "Give seconds above 0.")
         _check("rate", self.rate, not self.rate or self.burst >= 1, "A rate needs a burst of at least 1.")
         _check("port", self.port, 0 <= self.port <= 65535, "Give 0 to 65535.")
         _check("metrics", self.metrics, self.metrics in METRICS, f"Use one of {', '.join(METRICS)}.")
@@ -50,3 +71,24 @@ class ServerSettings:
 def _check(name: str, value: object, is_valid: bool, hint: str) -> None:
     if not is_valid:
         raise HoldfastError(f"The setting {name} cannot be {value!r}.", code="SETTING_INVALID", hint=hint)
+
+
+def _read(variable: str, text: str, default: Any) -> Any:
+    """As the kind that the default is of."""
+    if isinstance(default, bool):
+        if text.lower() not in _SWITCHES:
+            raise _wrong(variable, f"is {text!r}, neither yes nor no", "Use 1 or 0.")
+        return _SWITCHES[text.lower()]
+    if isinstance(default, tuple):
+        return tuple(text.replace(",", " ").split())
+    if isinstance(default, str):
+        return text
+    try:
+        return type(default)(text)
+    except ValueError:
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise _wrong(variable, f"is {text!r}, not {kind}", f"Write {kind}, such as {default}.") from None
+
+
+def _wrong(variable: str, problem: str, hint: str) -> HoldfastError:
+    return HoldfastError(f"{variable} {problem}.", code="SETTING_INVALID", hint=hint, variable=variable)

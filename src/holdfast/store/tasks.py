@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -175,6 +175,20 @@ async def list_inbox(
     else:
         query = SQL.list_open_tasks.one(*common)
     return await _list(session, org, query)
+
+
+class FreeTask(NamedTuple):
+    """A task for nobody in particular, with what says who may act on it."""
+
+    task: Task
+    definition: bytes
+    starter: str | None
+
+
+async def list_free_tasks(session: Session, org: str, after: Position, limit: int) -> list[FreeTask]:
+    """Open tasks that name neither a person nor a role, most urgent first."""
+    found = await _read(session, org, SQL.list_free_tasks.one(org, *after, limit))
+    return [FreeTask(_task(columns), definition, _text(starter)) for *columns, definition, starter in found]
 
 
 async def _list(session: Session, org: str, query: Query) -> list[Task]:

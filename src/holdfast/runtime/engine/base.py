@@ -247,6 +247,7 @@ class Base:
             instances_cached=len(self.committer.snapshots.cache),
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
             steps_unserved=worker.missing.waiting if worker else 0,
+            timeouts=dict(self.committer.timeouts.counts),
         )
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from holdfast.runtime.edge import Id, take_id
+from holdfast.runtime.edge import Id, check_text, take_id
 from holdfast.runtime.engine.signalling import Signalling
+from holdfast.runtime.inbox import Holds, Inbox, InboxReader
 from holdfast.runtime.steps.people import Person, require_right, take_person
 from holdfast.runtime.tasks import Tasks
 from holdfast.store.tasks import Task, TaskEvent
@@ -26,6 +27,23 @@ class Deciding(Signalling):
         """The tasks of an instance, or an inbox: what is open, most urgent first; `after` is the last of a page."""
         return await self._tasks.list(
             instance_id, role=role, assignee=assignee, status=status, after=after, limit=limit
+        )
+
+    async def inbox(
+        self,
+        by: str,
+        *,
+        roles: Sequence[str] = (),
+        capabilities: Collection[str] | Holds | None = None,
+        status: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
+    ) -> Inbox:
+        """What one person has to do: what they have, what is open for their roles, and what is open for everybody who
+        may act on it. Capabilities that are None are not asked for; a function says of each whether they have it."""
+        check_text(by or "", "person")
+        return await InboxReader(self._opened(), self.org, self.catalog).read(
+            by, (roles,) if isinstance(roles, str) else roles, _holds(capabilities), status, after, limit
         )
 
     async def task(self, task_id: Id) -> Task:
@@ -93,3 +111,11 @@ class Deciding(Signalling):
     @property
     def _tasks(self) -> Tasks:
         return Tasks(self._opened(), self.org)
+
+
+def _holds(capabilities: Collection[str] | Holds | None) -> Holds:
+    if capabilities is None:
+        return lambda _: True
+    if callable(capabilities):
+        return capabilities
+    return frozenset((capabilities,) if isinstance(capabilities, str) else capabilities).__contains__

@@ -1,9 +1,9 @@
-"""Decisions by Cedar policies: a resolver of capabilities, and an answer to who may start, act on or see something.
+"""A resolver of capabilities by Cedar policies: whether somebody may `use` a capability is what they decide.
 
 Needs the extra `holdfast[cedar]`. The principal is `Person::"<tenant>/<subject>"` with `tenant`, `subject`,
 `partition`, `roles`, `scopes` and the `capabilities` of its token; its parents are `Tenant::"<tenant>"` and
 `Role::"<role>"`. Without a policy that permits, the answer is no; so it is when any policy cannot be evaluated, since
-that one might have forbidden it. No policy is asked about what belongs to another tenant.
+that one might have forbidden it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
-
-import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.server.identity import Identity
@@ -24,20 +21,7 @@ from holdfast.server.identity import Identity
 log = logging.getLogger("holdfast.auth")
 
 
-class Action(StrEnum):
-    START = "start"
-    ACT = "act"
-    SEE = "see"
-    USE = "use"  # of a capability
-
-
-class Resource(msgspec.Struct, frozen=True):
-    """What somebody wants to start, act on or see: `kind` is Workflow, Instance, Step, Task …"""
-
-    kind: str
-    id: str
-    tenant: str
-    attributes: Mapping[str, Any] = {}
+_USE: Final = {"type": "Action", "id": "use"}
 
 
 class CedarPolicies:
@@ -64,42 +48,36 @@ class CedarPolicies:
                 hint="The message of Cedar says where.",
             ) from None
 
-    def allows(self, identity: Identity, action: Action, resource: Resource) -> bool:
-        if resource.tenant != identity.tenant:
-            return False
-        return self._decide(identity, action, [resource])[0]
-
     async def resolve(self, identity: Identity) -> frozenset[str]:
         """Whatever the policies permit to use; with no names to ask about, those of the token."""
         if not self._names:
             return identity.capabilities
-        wanted = [Resource("Capability", name, identity.tenant) for name in self._names]
-        answers = self._decide(identity, Action.USE, wanted)
+        answers = self._decide(identity)
         return frozenset(name for name, allowed in zip(self._names, answers, strict=True) if allowed)
 
-    def _decide(self, identity: Identity, action: Action, resources: list[Resource]) -> list[bool]:
-        requests = [_request(identity, action, resource) for resource in resources]
+    def _decide(self, identity: Identity) -> list[bool]:
+        requests = [_request(identity, name) for name in self._names]
         try:
-            entities = self._entities.with_added_json_str(json.dumps(_entities(identity, resources)))
+            entities = self._entities.with_added_json_str(json.dumps(_entities(identity, self._names)))
             results = self._cedar.is_authorized_batch(requests, self._policies, entities, self._schema)
         except ValueError as problem:
             log.warning("Cedar could not decide, so the answer is no: %s", problem)
-            return [False] * len(resources)
+            return [False] * len(self._names)
         for problem in dict.fromkeys(problem for result in results for problem in result.diagnostics.errors):
             log.warning("A Cedar policy failed, so the answer is no: %s", problem)
         return [bool(result.allowed) and not result.diagnostics.errors for result in results]
 
 
-def _request(identity: Identity, action: Action, resource: Resource) -> dict[str, Any]:
+def _request(identity: Identity, capability: str) -> dict[str, Any]:
     return {
         "principal": _person(identity),
-        "action": {"type": "Action", "id": action.value},
-        "resource": {"type": resource.kind, "id": resource.id},
+        "action": _USE,
+        "resource": {"type": "Capability", "id": capability},
         "context": {"method": identity.method},
     }
 
 
-def _entities(identity: Identity, resources: list[Resource]) -> list[dict[str, Any]]:
+def _entities(identity: Identity, capabilities: Iterable[str]) -> list[dict[str, Any]]:
     roles = [{"type": "Role", "id": role} for role in dict.fromkeys(identity.roles)]
     person = {
         "uid": _person(identity),
@@ -113,15 +91,11 @@ def _entities(identity: Identity, resources: list[Resource]) -> list[dict[str, A
         },
         "parents": [{"type": "Tenant", "id": identity.tenant}, *roles],
     }
-    things: list[dict[str, Any]] = [
-        {
-            "uid": {"type": resource.kind, "id": resource.id},
-            "attrs": {**resource.attributes, "tenant": resource.tenant},
-            "parents": [],
-        }
-        for resource in resources
+    words: list[dict[str, Any]] = [
+        {"uid": {"type": "Capability", "id": name}, "attrs": {"tenant": identity.tenant}, "parents": []}
+        for name in capabilities
     ]
-    return [person, *things]
+    return [person, *words]
 
 
 def _person(identity: Identity) -> dict[str, str]:

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.server.auth.capabilities import Resolver
 from holdfast.server.auth.jwt_settings import Claims, JwtSettings
 from holdfast.server.auth.naming import split_words
+from holdfast.server.auth.resolving import VARIABLE, load_resolver
 
 _SWITCHES: Final = {"": None, "1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
 _JWT: Final = "HOLDFAST_JWT_"
@@ -36,6 +37,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             api_keys=_switch(source, "HOLDFAST_ACCEPT_API_KEYS", otherwise=True),
             development=_switch(source, "HOLDFAST_DEVELOPMENT_IDENTITY", otherwise=False),
             roles=_roles(source.get("HOLDFAST_ROLES", "").strip()),
+            resolver=_resolver(source.get(VARIABLE, "").strip()),
         )
 
 
@@ -71,6 +73,10 @@ def _roles(place: str) -> dict[str, tuple[str, ...]]:
             f"names a file that cannot be used ({type(problem).__name__})",
             'Write JSON such as {"approver": ["orders:approve:*"]}.',
         ) from None
+
+
+def _resolver(place: str) -> Resolver | None:
+    return load_resolver(place) if place else None
 
 
 def _switch(source: Mapping[str, str], name: str, *, otherwise: bool) -> bool:

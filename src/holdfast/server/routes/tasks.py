@@ -8,15 +8,15 @@ from uuid import UUID
 from fastapi import Query, Request, Response
 
 from holdfast.errors import Refused
+from holdfast.server.auth.capabilities import covers
 from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
 from holdfast.server.etags import etag, expected_version
 from holdfast.server.idempotency import IdempotencyKey, signal_id
-from holdfast.server.inbox import read_inbox
 from holdfast.server.models.base import Flag, Listed, Name
 from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskHistory, TaskStatus, TaskView
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight
+from holdfast.server.sight import CurrentSight, Sight
 
 router = api_router("tasks")
 
@@ -25,12 +25,17 @@ router = api_router("tasks")
 async def list_tasks(
     sight: CurrentSight,
     mine: Annotated[
-        Flag, Query(description="What is in the caller's hands, and what is open for one of their roles.")
+        Flag,
+        Query(
+            description="What is in the caller's hands, what is open for one of their roles, and what is open for"
+            " everybody and the caller may act on."
+        ),
     ] = False,
     instance: Annotated[UUID | None, Query(description="Of this instance, also what is over.")] = None,
     role: Annotated[Name | None, Query(description="What is open for this role.")] = None,
     assignee: Annotated[Name | None, Query(description="What this person has in hand.")] = None,
     status: Annotated[TaskStatus | None, Query(description="Only in this status.")] = None,
+    after: Annotated[UUID | None, Query(description="Instead of a cursor: the last task of the page before.")] = None,
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[TaskView]:
@@ -47,18 +52,39 @@ async def list_tasks(
     )  # fmt: skip
     if instance is not None:
         await sight.instance(instance)
-    after = listing.position(cursor)
+    last = await _last(sight, listing, cursor, after)
     if mine:
-        found = await read_inbox(sight.engine, sight.identity, status, after, limit + 1)
-    else:
-        found = await sight.engine.tasks(
-            instance, role=role, assignee=assignee, status=status, after=after, limit=limit + 1
-        )
+        return await _inbox(sight, listing, status, last, limit)
+    found = await sight.engine.tasks(instance, role=role, assignee=assignee, status=status, after=last, limit=limit + 1)
     page = found[:limit]
     return Listed(
         items=[TaskView.of(task) for task in await sight.tasks(page)],
         next=listing.cursor(page[-1].id if len(found) > limit else None),
     )
+
+
+async def _last(sight: Sight, listing: Listing, cursor: str | None, after: UUID | None) -> str | None:
+    if after is None:
+        return listing.position(cursor)
+    if cursor is not None:
+        raise Refused(
+            "Both `after` and `cursor` say where the page begins.", code="FILTER_INVALID", hint="Leave out one of them."
+        )
+    return (await sight.task(after)).id
+
+
+async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str | None, limit: int) -> Listed[TaskView]:
+    """All of it is the caller's to see: in their hands, for a role of theirs, or theirs to act on."""
+    caller = sight.identity
+    found = await sight.engine.inbox(
+        caller.subject,
+        roles=caller.roles,
+        capabilities=lambda word: covers(caller.capabilities, word),
+        status=status,
+        after=last,
+        limit=limit,
+    )
+    return Listed(items=[TaskView.of(task) for task in found.items], next=listing.cursor(found.next))
 
 
 @router.get("/{task_id}", operation_id="get_task", dependencies=[needs(Scope.READ)])

@@ -40,6 +40,8 @@ create table holdfast.tasks (
 -- A condition that always holds, and that only a query by instance implies: to all others the index is invisible.
 create index tasks_by_instance on holdfast.tasks (instance_id, id) where instance_id is not null;
 create index tasks_open on holdfast.tasks (org_id, rank, due_at, id) where closed_at is null;
+create index tasks_free on holdfast.tasks (org_id, rank, due_at, id)
+    where closed_at is null and assignee is null and roles = '[]';
 create index tasks_assigned on holdfast.tasks (org_id, assignee, rank, due_at, id)
     where closed_at is null and assignee is not null;
 create index tasks_over on holdfast.tasks (org_id, status, id) where closed_at is not null;
