@@ -234,7 +234,7 @@ def _about_signals(world: World, *rest: Any) -> list[tuple[Any, ...]]:
 
 
 async def count_attempts(actor: Actor, world: World) -> AsyncIterator[None]:
-    await actor.session.run([BEGIN, PIN, SQL.count_attempts.rows(_about_signals(world, "a defect"))])
+    await actor.session.run([BEGIN, PIN, SQL.count_attempts.rows(_about_signals(world, "a defect", 1))])
     yield
     await actor.session.run([COMMIT])
 
