@@ -104,7 +104,7 @@ class Worker:
         await asyncio.to_thread(self.lease.start)
         committer = self._committer
         self._session = await Session.open(self._dsn)
-        if await queue.has_lost_workers(self._session):
+        if await self._may_have_lost_others():
             committer.caution.begin()
         committer.worker = self.lease.id
         committer.leases = self._leases
@@ -127,6 +127,12 @@ class Worker:
             self.upkeep = Maintenance(self._dsn, self.options.retention or Retention.from_environment())
             self._tasks.append(asyncio.create_task(self.upkeep.serve(), name="holdfast-maintenance"))
         committer.wake()
+
+    async def _may_have_lost_others(self) -> bool:
+        try:
+            return await queue.has_lost_workers(self._session)
+        except (Disconnected, DatabaseError):
+            return True  # the scan finds a new connection; until somebody knows, care costs little
 
     async def stop(self) -> None:
         """Results of running handlers still commit; nothing new is taken on; what was not started goes back."""
