@@ -340,6 +340,42 @@ def test_djangos_atomic_block(engine: SyncEngine, key: str) -> None:
         assert instances(engine, key) == 1
 
 
+def test_djangos_hook_wakes_the_workers_instead_of_a_notify_inside(engine: SyncEngine, key: str) -> None:
+    """The callers of NOTIFY take turns to commit. What is rolled back to a savepoint neither wakes nor silences."""
+    with ExitStack() as stack, psycopg.connect(engine.dsn, autocommit=True) as ears:
+        caller = by_django(engine, stack)
+        from django.db import transaction
+
+        def muted() -> bool:
+            with caller.conn.cursor() as cursor:
+                cursor.execute("select current_setting('holdfast.notify', true)")
+                return cursor.fetchone()[0] == "off"
+
+        def hinting() -> Iterator[int]:
+            return (notice.pid for notice in ears.notifies(timeout=10))
+
+        caller.rollback()
+        transaction.set_autocommit(True)
+        ears.execute("listen holdfast")
+        with transaction.atomic():
+            with transaction.atomic():
+                engine.start("order", {}, key=f"{key}-back", conn=caller.conn)
+                transaction.set_rollback(True)
+            assert (muted(), len(caller.conn.run_on_commit)) == (False, 0)
+            with transaction.atomic():
+                started = engine.start("order", {}, key=key, conn=caller.conn)
+            engine.cancel(started.id, conn=caller.conn)
+            assert (muted(), len(caller.conn.run_on_commit)) == (True, 2)
+            assert instances(engine, key) == 0
+        with caller.conn.cursor() as cursor:
+            cursor.execute("select pg_backend_pid()")
+            mine = cursor.fetchone()[0]
+        assert next(hinting()) != mine
+        assert not muted()
+        engine.start("order", {}, key=f"{key}-2", conn=caller.conn)  # without a block it is committed already
+        assert mine in hinting()
+
+
 def test_nothing_of_the_callers_session_is_changed(engine: SyncEngine) -> None:
     state = "select current_user, coalesce(current_setting('holdfast.org', true), ''), current_setting('search_path')"
     with psycopg.connect(engine.dsn) as conn:
@@ -393,7 +429,7 @@ def test_the_async_engine_takes_both_kinds(engine: SyncEngine, key: str) -> None
 def test_every_statement_fits_the_schema(engine: SyncEngine) -> None:
     folder = resources.files("holdfast.store").joinpath("sql", "borrowed")
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    assert len(files) == 5
+    assert len(files) == 6
     with psycopg.connect(engine.dsn) as conn:
         for file in files:
             text = file.read_text()

@@ -2,9 +2,10 @@
 
 A verb is one call of a function in the database that inserts a row or two, so it is atomic on an autocommit connection
 too. Nothing is decided, no instance is locked, and the connection is only ever asked to run that one statement: never a
-commit, a rollback, a retry or a setting. An error fails the caller's transaction as any statement of its own would, and
-a serialisation failure (40001) reaches it unchanged. Workers are woken by the NOTIFY inside the functions, which
-PostgreSQL delivers when the caller commits.
+commit, a rollback, a retry or a setting that outlives the transaction. An error fails the caller's transaction as any
+statement of its own would, and a serialisation failure (40001) reaches it unchanged. Workers are woken by the NOTIFY
+inside the functions, which PostgreSQL delivers when the caller commits; in an atomic block of Django by its on-commit
+hook.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from holdfast.core.moments import seconds, to_datetime
 from holdfast.errors import Conflict, DefinitionError, Forbidden, HoldfastError, NotFound, PayloadError, Refused
-from holdfast.store.connections import Origin, fetch_value, origin_of
+from holdfast.store.connections import Origin, Wake, fetch_value, origin_of
 from holdfast.store.reads import Instance
 from holdfast.store.timers import Later
 
@@ -34,8 +35,9 @@ class Startable(Protocol):
 
 
 class BorrowedVerbs:
-    def __init__(self, org: str) -> None:
+    def __init__(self, org: str, wake: Wake | None = None) -> None:
         self._org = org
+        self._wake = wake  # called in whatever thread the caller commits
 
     async def start(
         self,
@@ -52,7 +54,7 @@ class BorrowedVerbs:
             definition.name, raw.decode(), key, definition.version, business_key, _text(by, "actor"), self._org,
             None if attributes is None else attributes.decode(), trace,
         )  # fmt: skip
-        id = await _run(conn, "start_instance", arguments)
+        id = await _run(conn, "start_instance", arguments, self._wake)
         return await self.get(conn, UUID(id).bytes)
 
     async def signal(self, conn: Any, later: Later) -> Instance:
@@ -67,7 +69,7 @@ class BorrowedVerbs:
             _uuid(later.instance), later.event, payload, _uuid(later.id), later.node, later.by, self._org, later.token,
             later.if_version, due, delay, capabilities,
         )  # fmt: skip
-        await _run(conn, "send_signal", arguments)
+        await _run(conn, "send_signal", arguments, self._wake)
         return await self.get(conn, later.instance)
 
     async def decide(
@@ -85,7 +87,7 @@ class BorrowedVerbs:
 
     async def cancel(self, conn: Any, instance: bytes, reason: str | None, by: str | None) -> Instance:
         arguments = _uuid(instance), _text(reason, "reason"), _text(by, "actor"), self._org
-        await _run(conn, "cancel_instance", arguments)
+        await _run(conn, "cancel_instance", arguments, self._wake)
         return await self.get(conn, instance)
 
     async def get(self, conn: Any, instance: bytes) -> Instance:
@@ -99,9 +101,9 @@ class BorrowedVerbs:
         return _in_utc(_decode(found))
 
 
-async def _run(conn: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
+async def _run(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wake | None = None) -> Any:
     try:
-        return await fetch_value(conn, verb, arguments)
+        return await fetch_value(conn, verb, arguments, wake)
     except HoldfastError:
         raise
     except Exception as error:

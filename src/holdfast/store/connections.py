@@ -22,6 +22,7 @@ from psycopg.rows import scalar_row
 from holdfast.errors import HoldfastError
 
 Elsewhere = Callable[[Callable[[], Any]], Awaitable[Any]]
+Wake = Callable[[], None]
 RUN_THERE: Final[ContextVar[Elsewhere | None]] = ContextVar("run_there", default=None)
 
 _PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)")
@@ -36,8 +37,12 @@ class Origin(msgspec.Struct, frozen=True):
     context: str
 
 
-async def fetch_value(conn: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
-    """Run one statement on the connection; the first column of its first row, None without rows."""
+async def fetch_value(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wake | None = None) -> Any:
+    """Run one statement on the connection; the first column of its first row, None without rows.
+
+    With `wake`, a connection that tells when its transaction is committed calls it then, and no NOTIFY is sent inside:
+    all committers would queue for that one's lock.
+    """
     if _is_async(conn):
         async with psycopg.AsyncCursor(conn, row_factory=scalar_row) as cursor:
             await cursor.execute(_for_drivers(verb), _named(arguments))
@@ -46,26 +51,35 @@ async def fetch_value(conn: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
         return (await conn.execute(_for_sqlalchemy(verb), _named(arguments))).scalar()
     there = RUN_THERE.get()
     if there is None:
-        return _fetch_blocking(conn, verb, arguments)
-    return await there(lambda: _fetch_blocking(conn, verb, arguments))
+        return _fetch_blocking(conn, verb, arguments, wake)
+    return await there(lambda: _fetch_blocking(conn, verb, arguments, wake))
 
 
-def _fetch_blocking(conn: Any, verb: str, arguments: tuple[Any, ...]) -> Any:
+def _fetch_blocking(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wake | None) -> Any:
     if _is_blocking(conn):
         with psycopg.Cursor(conn, row_factory=scalar_row) as cursor:
             return cursor.execute(_for_drivers(verb), _named(arguments)).fetchone()
     if _comes_from(conn, "sqlalchemy") and hasattr(conn, "execute"):
         return conn.execute(_for_sqlalchemy(verb), _named(arguments)).scalar()
     if _comes_from(conn, "django") and hasattr(conn, "cursor"):
-        with conn.cursor() as cursor:
-            cursor.execute(_for_drivers(verb).decode(), _named(arguments))
-            row = cursor.fetchone()
-            return None if row is None else row[0]
+        return _fetch_by_django(conn, verb, arguments, wake)
     raise HoldfastError(
         f"A {type(conn).__module__}.{type(conn).__qualname__} cannot be used as the caller's connection.",
         code="CONNECTION_UNSUPPORTED",
         hint="Pass a connection of psycopg 3, a connection or session of SQLAlchemy, or django.db.connection.",
     )
+
+
+def _fetch_by_django(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wake | None) -> Any:
+    """Only an atomic block has an on-commit hook. It is dropped with the savepoint it was set in, as is the setting."""
+    is_told = wake is not None and conn.in_atomic_block
+    statement = (_for_drivers_quietly if is_told else _for_drivers)(verb)
+    with conn.cursor() as cursor:
+        cursor.execute(statement.decode(), _named(arguments))
+        row = cursor.fetchone()
+    if is_told:
+        conn.on_commit(wake)
+    return None if row is None else row[0]
 
 
 def _is_async(conn: Any) -> TypeGuard[psycopg.AsyncConnection[Any]]:
@@ -88,6 +102,12 @@ def _named(arguments: tuple[Any, ...]) -> dict[str, Any]:
 @cache
 def _for_drivers(verb: str) -> bytes:
     return _written(verb, "cast(%(p{})s as {})").encode()
+
+
+@cache
+def _for_drivers_quietly(verb: str) -> bytes:
+    """Until the end of the transaction, for which a wake-up is due already."""
+    return b"%b from (%b offset 0) quiet" % (_for_drivers(verb), _written("mute_wake_ups", "").encode())
 
 
 @cache

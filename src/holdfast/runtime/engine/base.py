@@ -256,7 +256,12 @@ class Base:
 
     @property
     def _borrowed(self) -> BorrowedVerbs:
-        return BorrowedVerbs(self.org)
+        return BorrowedVerbs(self.org, partial(self._announce_from_anywhere, asyncio.get_running_loop()))
+
+    def _announce_from_anywhere(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A caller has committed, in a thread of its own. The engine may be closed by then: then a scan will do."""
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: self._announce() if self._open else None)
 
     def _opened(self) -> Session:
         if not self._open:
