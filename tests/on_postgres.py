@@ -3,8 +3,8 @@
     python tests/on_postgres.py [arguments of pytest]
 
 On the server of HOLDFAST_TEST_DSN if that is set; otherwise on each release that the system has installed below
-/usr/lib/postgresql, in a cluster that lives as long as the run: owned by an unprivileged account, reached through a socket
-of its own and nothing else.
+/usr/lib/postgresql, in a cluster that lives as long as the run: owned by an unprivileged account, reached through a
+socket of its own and nothing else.
 """
 
 from __future__ import annotations

@@ -28,11 +28,13 @@ from holdfast.store.wire import read_int
 KEYS = ("shipment-1", "shipment-2")
 STARTS = ("start-1", "start-2", "start-3")
 BRANCH = "0/1.0"
+PARKED, UNSERVED = "0/1.1", "0/1.2"  # work that waits for a dead letter to be answered, and for a handler
 _SIGNAL_ID = UUID("77777777-7777-4777-8777-777777777777")
 
 
 class World(NamedTuple):
-    """A few instances that everybody is after: work leased to us, idle work, a queued signal and a due timer each."""
+    """A few instances that everybody is after: work leased to us, idle work, a queued signal and a due timer each; and
+    what people and the upkeep are after: dead letters of every kind, a task, early events that nobody waited for."""
 
     now: int
     members: list[Instance]
@@ -69,22 +71,72 @@ class Actor:
 Verb = Callable[[Actor, World], AsyncIterator[None]]
 
 
-async def build(session: Session) -> World:
+LETTERS = ("signal", "work", "effect")
+
+# The letters of an instance differ in one byte of their ids, so everybody can name them.
+_MORE_ROWS = """
+    with w as (
+        update holdfast.work set queue = 'dead letter' where instance_id = any(%(ids)s) and path = %(parked)s
+    ), l as (
+        insert into holdfast.dead_letters (id, bucket, org_id, instance_id, source, envelope, reason, created_at)
+        select overlay(i.id::text placing s.mark from 1 for 2)::uuid, i.bucket, i.org_id, i.id, s.source,
+            jsonb_build_object('id', gen_random_uuid(), 'kind', 'event', 'payload', '{}'::jsonb,
+                'path', %(parked)s::text, 'step', k.step_id, 'created_at', i.created_at), 'TEST', i.created_at
+        from holdfast.instances i
+        join holdfast.work k on k.instance_id = i.id and k.path = %(parked)s
+        cross join (values ('a0', 'signal'), ('a1', 'work'), ('a2', 'effect')) as s(mark, source)
+        where i.id = any(%(ids)s)
+    ), e as (
+        insert into holdfast.effects (instance_id, bucket, created_at, id, org_id, step_id, step_created_at, token,
+            effect_type, payload, key, awaited, status, attempts, max_attempts, next_attempt_at, completed_at)
+        select i.id, i.bucket, i.created_at, overlay(i.id::text placing 'a2' from 1 for 2)::uuid, i.org_id, i.id,
+            i.created_at, '0@1', 'webhook', '{}', i.id::text, false, 'dead_letter', 1, 1, i.created_at, i.created_at
+        from holdfast.instances i where i.id = any(%(ids)s)
+    ), t as (
+        insert into holdfast.tasks (id, bucket, org_id, instance_id, step_id, step_created_at, flow, node, token,
+            status, roles, rank, due_at, version, created_at, updated_at)
+        select i.id, i.bucket, i.org_id, i.id, i.id, i.created_at, 'order', 'ask', '0@1', 'open', '[]', 50, 'infinity',
+            1, i.created_at, i.created_at
+        from holdfast.instances i where i.id = any(%(ids)s)
+    ), n as (
+        insert into holdfast.inbox (instance_id, id, bucket, org_id, event, created_at, expires_at)
+        select i.id, gen_random_uuid(), i.bucket, i.org_id, 'early', i.created_at, '-infinity'
+        from holdfast.instances i where i.id = any(%(ids)s)
+    ), k as (
+        insert into holdfast.event_keys (org_id, event, key, bucket)
+        select 'acme', 'paid', x.key, x.bucket from unnest(%(keys)s::text[], %(buckets)s::int[]) as x(key, bucket)
+        on conflict do nothing
+    )
+    insert into holdfast.key_events (org_id, event, key, id, bucket, created_at, expires_at)
+    select 'acme', 'paid', x.key, gen_random_uuid(), x.bucket, now(), '-infinity'
+    from unnest(%(keys)s::text[], %(buckets)s::int[]) as x(key, bucket)
+"""
+
+
+def letter_id(one: Instance, source: str) -> bytes:
+    return bytes([0xA0 + LETTERS.index(source)]) + one.id[1:]
+
+
+async def build(actor: Actor) -> World:
+    session = actor.session
     [answer] = await session.once(CLOCK)
     now = read_int(answer.get_value(0, 0) or b"")
     members = sorted((instance(new_id(n)) for n in range(3)), key=lambda i: i.id)
     steps = [visit(one) for one in members]
     entries: list[Entry] = []
     for one, step in zip(members, steps, strict=True):
-        branch = visit(one, path=BRANCH)
+        branch, parked, unserved = (visit(one, path=path) for path in (BRANCH, PARKED, UNSERVED))
         entries.append(
             Entry(
                 one,
                 [
                     decision(
                         one,
-                        opened=[step, branch],
-                        dispatches=[dispatch(step, now), dispatch(branch, now)],
+                        opened=[step, branch, parked, unserved],
+                        dispatches=[
+                            *(dispatch(visited, now) for visited in (step, branch, parked)),
+                            dispatch(unserved, now, queue="nobody"),
+                        ],
                         timers=[Timer(timer_id(one.id, "w"), "0", "w", "timer", now - 1)],
                     )
                 ],
@@ -96,6 +148,16 @@ async def build(session: Session) -> World:
     claimant = os.urandom(16)
     alive = SQL.insert_worker.arrays([["main"]], claimant, "here", 1, "1", 600.0)
     await session.once(PIN, *writes(leased), signals, alive)
+    await actor.conn.execute(
+        _MORE_ROWS,
+        {
+            "ids": [UUID(bytes=one.id) for one in members],
+            "parked": PARKED,
+            "keys": list(KEYS),
+            "buckets": [bucket_of("acme", key) for key in KEYS],
+        },
+    )
+    await actor.conn.commit()
     return World(now, members, steps, claimant)
 
 
@@ -218,6 +280,36 @@ async def take_turns(actor: Actor, world: World) -> AsyncIterator[None]:
     await actor.session.run([COMMIT])
 
 
+async def note_missing_handlers(actor: Actor, world: World) -> AsyncIterator[None]:
+    asked = SQL.note_missing_handlers.arrays([["nobody"]], 10, 1.0, 0.0, 60.0)
+    await actor.session.run([BEGIN, PIN, asked])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def bury_work(actor: Actor, world: World) -> AsyncIterator[None]:
+    one = world.members[1]
+    letter = (one.id, one.id[15], "0", 1, "TEST", b"{}", None)
+    await actor.session.run([BEGIN, PIN, SQL.bury_work.rows([letter], ME)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+# The upkeep
+
+
+async def expire_inbox(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.conn.execute("select holdfast.expire_inbox(10)")
+    yield
+    await actor.conn.commit()
+
+
+async def expire_key_events(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.conn.execute("select holdfast.expire_key_events(10)")
+    yield
+    await actor.conn.commit()
+
+
 async def delete_old_instances(actor: Actor, world: World) -> AsyncIterator[None]:
     """As retention does it: what nobody holds, in the order of all."""
     found = await actor.conn.execute("select id from holdfast.instances order by id for update skip locked")
@@ -294,6 +386,50 @@ async def cancel_in_a_transaction(actor: Actor, world: World) -> AsyncIterator[N
     await actor.conn.commit()
 
 
+# Operators and people
+
+
+def _letters(world: World, source: str) -> list[bytes]:
+    """In the order of a list that somebody clicked together."""
+    return [letter_id(one, source) for one in reversed(world.members)]
+
+
+async def replay_signals(actor: Actor, world: World) -> AsyncIterator[None]:
+    asked = SQL.replay_signals.arrays([_letters(world, "signal")], "acme", "ann", "again")
+    await actor.session.run([BEGIN, PIN, asked])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def replay_work(actor: Actor, world: World) -> AsyncIterator[None]:
+    asked = SQL.replay_work.arrays([_letters(world, "work")], "acme", "ann", "again")
+    await actor.session.run([BEGIN, PIN, asked])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def replay_effects(actor: Actor, world: World) -> AsyncIterator[None]:
+    dead = [(id, id[15]) for id in _letters(world, "effect")]
+    await actor.session.run([BEGIN, PIN, SQL.replay_effects.rows(dead, "acme", "ann", "again")])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def discard_letters(actor: Actor, world: World) -> AsyncIterator[None]:
+    every = [id for source in LETTERS for id in _letters(world, source)]
+    await actor.session.run([BEGIN, PIN, SQL.discard_letters.arrays([every], "acme", "ann", "no")])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def change_task(actor: Actor, world: World) -> AsyncIterator[None]:
+    one = world.members[1]
+    asked = SQL.change_task.one(one.id, one.id[15], "acme", 1, "claimed", "ann", "claimed", "ann", None)
+    await actor.session.run([BEGIN, PIN, asked])
+    yield
+    await actor.session.run([COMMIT])
+
+
 async def migrate_an_instance(actor: Actor, world: World) -> AsyncIterator[None]:
     """As the API does what it does to one instance: it may wait for that one, holding nothing else."""
     id = UUID(bytes=world.members[1].id)
@@ -314,6 +450,7 @@ VERBS: dict[str, Verb] = {
         commit_with_locks, commit_in_one_flush, commit_a_cancel, commit_keyed_waits, claim_work, reclaim_work,
         fire_timers, return_claims, park_work, take_turns, delete_old_instances, start_with_keys,
         start_in_a_transaction, signal_in_a_transaction, signal_a_key_in_a_transaction, cancel_in_a_transaction,
-        migrate_an_instance, count_attempts, bury_signals,
+        migrate_an_instance, note_missing_handlers, count_attempts, bury_signals, bury_work, expire_inbox,
+        expire_key_events, replay_signals, replay_work, replay_effects, discard_letters, change_task,
     )
 }  # fmt: skip

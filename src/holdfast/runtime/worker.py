@@ -244,8 +244,8 @@ class Worker:
         self.executor.dispatch()
 
     def _look_again(self) -> None:
-        """The last look stopped for want of room. Once half of it is free the next is worth its while; before that, what
-        waits in the queue waits a moment longer, and not for as long as the steps in hand go on handing off."""
+        """The last look stopped for want of room. Once half of it is free the next is worth its while; before that,
+        what waits in the queue waits a moment longer, and not for as long as the steps in hand go on handing off."""
         if len(self._held) * 2 < self._capacity:
             self._wake.set()
         elif self._next_look is None or self._next_look.when() <= self._loop.time():
