@@ -319,6 +319,17 @@ def test_a_dead_step_blocks_when_only_one_version_has_a_dead_letter_queue() -> N
     assert run.refusal(straight(2, task("a"))) == "MIGRATION_POLICY_CHANGED"
 
 
+def test_a_step_that_failed_during_a_pause_meets_its_fate_only_where_failures_mean_the_same() -> None:
+    run = Trip(straight(1, task("a"))).start()
+    run.apply(Suspend())
+    run.fail("a")
+    for policy in (DLQ, Policy(on_error="suspend"), Policy(on_error="rollback")):
+        assert run.refusal(straight(2, task("a"), policy=policy)) == "MIGRATION_POLICY_CHANGED"
+    run.migrate(straight(2, task("again")), {"a": "again"})
+    run.apply(Resume())
+    assert (run.status, run.instance.reason) == ("failed", "BOOM")
+
+
 def test_the_same_version_and_a_missing_one_are_refused() -> None:
     run = Trip(ONE).start().done("a")
     assert run.refusal(ONE) == "MIGRATION_ALREADY_THERE"

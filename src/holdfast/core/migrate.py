@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core.events import ENGINE_EVENTS
+from holdfast.core.failure import postponed
 from holdfast.core.ids import token_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
@@ -155,6 +156,12 @@ class _Crossing:
                 "MIGRATION_POLICY_CHANGED",
                 "A failed step waits for a person, and only one of the two versions is in DLQ mode.",
                 "Settle the failed step first.",
+            )
+        if postponed(self.turn) and self.old.policy.on_error != self.new.policy.on_error:
+            raise _blocked(
+                "MIGRATION_POLICY_CHANGED",
+                "A step has failed while the instance was suspended, and the two versions deal with that differently.",
+                "Resume the instance first, or run the step again.",
             )
 
     def _undo_of(self, node: str) -> str | None:
