@@ -7,6 +7,7 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.compiler.graph import Graph
+    from holdfast.compiler.printed import code_of, mermaid_of, picture_of
     from holdfast.compiler.steps import load_steps
     from holdfast.definitions.flow import Flow
     from holdfast.definitions.path import Branch
@@ -44,7 +45,10 @@ __all__ = [
     "SyncEngine",
     "Validate",
     "__version__",
+    "code_of",
     "load_steps",
+    "mermaid_of",
+    "picture_of",
 ]
 
 _HOMES = {
@@ -65,7 +69,10 @@ _HOMES = {
     "Retention": "holdfast.runtime.retention",
     "SyncEngine": "holdfast.runtime.sync",
     "Validate": "holdfast.runtime.hooks.validate",
+    "code_of": "holdfast.compiler.printed",
     "load_steps": "holdfast.compiler.steps",
+    "mermaid_of": "holdfast.compiler.printed",
+    "picture_of": "holdfast.compiler.printed",
 }
 
 

@@ -14,11 +14,8 @@ from holdfast.cli.output import console, say, show_all, table
 from holdfast.cli.output import show as show_facts
 from holdfast.cli.place import Place, anywhere, place
 from holdfast.cli.spans import shown
-from holdfast.compiler.graph import Graph
-from holdfast.compiler.mermaid import to_mermaid
-from holdfast.compiler.picture import draw
+from holdfast.compiler.printed import code_of, mermaid_of, picture_of
 from holdfast.compiler.steps import is_steps
-from holdfast.definitions.printing import code_of
 from holdfast.definitions.sources import is_written
 from holdfast.errors import Refused
 from holdfast.store.flows import FlowDocument, FlowVersion
@@ -83,41 +80,22 @@ def _status(flow: FlowVersion) -> str:
     return f"{flow.status}, for all" if flow.org == "_system" else flow.status
 
 
-def _mermaid(flow: FlowDocument) -> str:
-    compiled = flow.graph
-    order = dict.fromkeys([*compiled.topological_order, *compiled.nodes])
-    return to_mermaid(
-        Graph(
-            name=compiled.name,
-            version=compiled.version,
-            kind=compiled.kind,
-            entry=compiled.entry,
-            nodes=tuple(compiled.nodes[id] for id in order),
-            edges=tuple(compiled.edges.values()),
-            policy=compiled.policy,
-            variables=compiled.variables,
-        )
-    )
-
-
 def _code(flow: FlowDocument) -> str:
-    if is_steps(flow.source):
-        return flow.source["yaml"]
-    if not is_written(flow.source):
+    if not (is_steps(flow.source) or is_written(flow.source)):
         raise Refused(
             f"{flow.name!r} version {flow.version} was published as a graph, so there is no code to print.",
             code="FLOW_WITHOUT_CODE",
             hint="--as picture draws it, --as json prints the graph.",
         )
-    return code_of(flow.source)
+    return code_of(flow)
 
 
 def _picture(flow: FlowDocument) -> str:
-    return draw(flow.source, ascii=not console().encoding.lower().startswith("utf"))
+    return picture_of(flow, ascii=not console().encoding.lower().startswith("utf"))
 
 
 PRINTERS: Final[dict[Form, Callable[[FlowDocument], str]]] = {
     Form.CODE: _code,
-    Form.MERMAID: _mermaid,
+    Form.MERMAID: mermaid_of,
     Form.PICTURE: _picture,
 }

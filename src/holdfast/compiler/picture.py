@@ -39,12 +39,13 @@ def draw(
     definition: Definition | Graph | Mapping[str, Any], marks: Mapping[str, str] | None = None, *, ascii: bool = False
 ) -> str:
     """The tree of a definition, or of the source of a published one; `marks` says what stands beside which node."""
-    known = _read(definition)
+    known = read_definition(definition)
     twigs = outline(known) if isinstance(known, Graph) else _Tree(known).path(known.items)
     return render(f"{known.name} version {known.version}", twigs, marks or {}, ASCII if ascii else UNICODE)
 
 
-def _read(definition: Definition | Graph | Mapping[str, Any]) -> Definition | Graph:
+def read_definition(definition: Definition | Graph | Mapping[str, Any]) -> Definition | Graph:
+    """What a source was written as, be it a flow, a workflow of steps or a graph."""
     if isinstance(definition, Definition | Graph):
         return definition
     if is_steps(definition):

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 from fastapi import Path, Query, Request
 from fastapi.responses import PlainTextResponse
 
-from holdfast.compiler.graph import Graph, dump_graph
-from holdfast.compiler.mermaid import to_mermaid
+from holdfast.compiler.graph import dump_graph
+from holdfast.compiler.printed import graph_of, mermaid_of
 from holdfast.errors import NotFound
 from holdfast.server.contract import CHANGES, api_router
 from holdfast.server.identity import CurrentIdentity
@@ -140,7 +140,7 @@ async def get_definition(name: FlowName, version: FlowNumber, engine: TenantEngi
 async def get_definition_graph(name: FlowName, version: FlowNumber, engine: TenantEngine) -> DefinitionGraph:
     """The graph that runs."""
     flow = await engine.flow(name, version)
-    return DefinitionGraph(name=flow.name, version=flow.version, hash=flow.hash, graph=dump_graph(_graph(flow)))
+    return DefinitionGraph(name=flow.name, version=flow.version, hash=flow.hash, graph=dump_graph(graph_of(flow.graph)))
 
 
 @router.get(
@@ -151,7 +151,7 @@ async def get_definition_graph(name: FlowName, version: FlowNumber, engine: Tena
 )
 async def get_definition_mermaid(name: FlowName, version: FlowNumber, engine: TenantEngine) -> str:
     """A drawing of the graph, as Mermaid text."""
-    return to_mermaid(_graph(await engine.flow(name, version)))
+    return mermaid_of(await engine.flow(name, version))
 
 
 def _version(flow: FlowVersion) -> DefinitionVersion:
@@ -165,19 +165,3 @@ def _document(flow: FlowDocument) -> DefinitionDocument:
 def _facts(flow: FlowVersion) -> dict[str, Any]:
     names = ("name", "version", "kind", "status", "hash", "compiler_version", "created_by", "published_at")
     return {**{name: getattr(flow, name) for name in names}, "shared": flow.org == SYSTEM}
-
-
-def _graph(flow: FlowDocument) -> Graph:
-    """The compiled graph as one could have written it, in the order it runs."""
-    compiled = flow.graph
-    order = dict.fromkeys([*compiled.topological_order, *compiled.nodes])
-    return Graph(
-        name=compiled.name,
-        version=compiled.version,
-        kind=compiled.kind,
-        entry=compiled.entry,
-        nodes=tuple(compiled.nodes[id] for id in order),
-        edges=tuple(compiled.edges.values()),
-        policy=compiled.policy,
-        variables=compiled.variables,
-    )
