@@ -182,7 +182,6 @@ async def test_without_aging_priority_is_strict(shop: Shop) -> None:
 
 
 async def test_equal_priorities_are_served_in_the_order_they_came(shop: Shop) -> None:
-    shop.fails = {}
     assert await order_of(shop, 0.5, (52, 0), (51, 2.5)) == [52, 51]
 
 
