@@ -155,7 +155,7 @@ async def order_of(shop: Shop, rate: float | None, *arrivals: tuple[int, float])
             await advance(enqueuing, seconds=pause)
             await enqueuing.publish(Flow(f"{shop.name}.{priority}").step("a", handler, priority=priority).build())
             await enqueuing.start(f"{shop.name}.{priority}", {"priority": priority})
-        await enqueuing.drain(timeout=30)
+            await enqueuing.drain(timeout=30)  # it is in the queue before the clock goes on
     async with Engine(shop.engine.dsn) as working:
         working.register(handler, aged)
         async with working.worker(concurrency=1, claim=1, capacity=1):
