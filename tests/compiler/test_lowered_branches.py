@@ -205,6 +205,42 @@ def test_several_and_nested_conditions_are_all_listed() -> None:
     }
 
 
+def test_two_conditions_in_a_row_are_both_listed() -> None:
+    one = (
+        Branch().condition("c", "true", otherwise=step("o")).condition("d", "true", otherwise=step("p")).step("a", "a")
+    )
+    assert waits_for(Flow("f").fork("split", one, step("x")).join("met")) == {"met": ["cond#c", "cond#d", "x"]}
+
+
+def test_conditions_nested_three_deep_are_listed_from_the_outside_in() -> None:
+    deepest = Branch().condition("third", "true", otherwise=step("p")).step("q", "q")
+    deeper = Branch().condition("second", "true", otherwise=deepest).step("o", "o")
+    one = Branch().condition("first", "true", otherwise=deeper).step("a", "a")
+    assert waits_for(Flow("f").fork("split", step("x"), one).join("met")) == {
+        "met": ["x", "cond#first", "cond#second", "cond#third"]
+    }
+
+
+def test_every_branch_lists_its_own_conditions() -> None:
+    def branch(n: int) -> Branch:
+        inner = Branch().condition(f"in{n}", "true", otherwise=step(f"p{n}")).step(f"o{n}", "o")
+        return Branch().condition(f"c{n}", "true", otherwise=inner).step(f"a{n}", "a")
+
+    assert waits_for(Flow("f").fork("split", branch(1), branch(2)).join("met", "any")) == {
+        "met": ["cond#c1", "cond#in1", "cond#c2", "cond#in2"]
+    }
+
+
+def test_a_join_knows_nothing_of_conditions_inside_another_fork() -> None:
+    """That fork has a join of its own, and this is what the outer one waits for."""
+    inner = Branch().condition("c", "true", otherwise=step("o")).step("a", "a")
+    one = step("first").fork("in", inner, step("b")).join("in_met")
+    two = Branch().condition("d", "true", otherwise=step("p")).fork("in2", step("e"), step("g")).join("in2_met")
+    assert waits_for(Flow("f").fork("out", one, two).join("out_met")) == {
+        "in_met": ["cond#c", "b"], "in2_met": ["e", "g"], "out_met": ["in_met", "cond#d"],
+    }  # fmt: skip
+
+
 def test_a_condition_whose_ways_have_met_decides_nothing() -> None:
     one = Branch().condition("c", "true", otherwise=step("o")).step("a", "a").rejoin().step("b", "b")
     two = Branch().condition("d", "true", otherwise=step("p")).step("e", "e").rejoin()

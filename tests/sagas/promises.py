@@ -34,6 +34,8 @@ OPEN: Final = frozenset({"pending", "running", "waiting", "waiting_decision", "c
 TAKEN_BACK: Final = frozenset({"rolled_back", "failed"})
 LOST: Final = frozenset({"LEASE_LOST", "OUTCOME_UNKNOWN"})  # the errors of a step whose worker was lost
 
+EXPIRED: Final = "WORKFLOW_TIMEOUT"  # the error of a step that was open when its instance was out of time
+
 
 class Row(NamedTuple):
     """A visit of a node; moments are (version of the instance, place in the decision)."""
@@ -184,7 +186,7 @@ def _check_begun(tale: Tale, name: str, rows: list[Row], calls: list[Call], limi
     assert len(begun) <= counted, f"{name} was called {len(begun)} times, {counted} were counted"
     if not tale.killed:
         # One that was told to stop before its turn came was counted and never made, like one that died first.
-        untold = sum(row.calls for row in rows if row.status not in ("cancelled", "skipped"))
+        untold = sum(row.calls for row in rows if row.status not in ("cancelled", "skipped") and row.code != EXPIRED)
         assert len(begun) >= untold, f"{name} was called {len(begun)} times, {untold} were counted"
 
 
@@ -244,7 +246,7 @@ def _check_rollback(tale: Tale, last: dict[str, Row], start: int) -> None:
     meant = set(backwards(items)) if tale.to_root else behind(items, {row.node for row in tale.rows})
     undo = {step: name for step, name, _ in undoes(items)}
     done = _executed(tale, last, {step: undo[step] for step in undo if step in meant})
-    expected = promised(items, undo, done, _failed_first(last, start))
+    expected = promised(items, undo, done, _failed_first(tale, last, start))
     began = list(dict.fromkeys(call.step for call in tale.calls if call.step in set(undo.values())))
     if tale.is_disturbed:
         began, expected = _known_order(tale, began, expected)
@@ -273,15 +275,22 @@ def promised(items: Items, undo: dict[str, str], done: set[str], first: str | No
     return [undo[step] for step in sorted(order, key=lambda step: step != first)]
 
 
-def _failed_first(last: dict[str, Row], start: int) -> str | None:
-    """The step whose failure began it: the last that failed in that decision, for a race is lost by its last runner."""
+def _failed_first(tale: Tale, last: dict[str, Row], start: int) -> str | None:
+    """The step whose failure began it: the last that failed in that decision, for a race is lost by its last runner; or
+    the first that failed in the pause before it, which nobody could meet until it was over."""
     failed = [
         (row.closed, row.node)
         for row in last.values()
-        if row.kind == "forward" and row.closed is not None and row.closed[0] == start
+        if row.kind == "forward" and row.closed is not None and row.closed[0] <= start
         and row.outcome in ("error", "timeout", "failed") and row.status in TAKEN_BACK
     ]  # fmt: skip
-    return max(failed)[1] if failed else None
+    now = [(closed, node) for closed, node in failed if closed[0] == start]
+    if now or not any(row.node == "@resume" and row.opened[0] == start for row in tale.rows):
+        return max(now)[1] if now else None
+    paused = max(row.opened[0] for row in tale.rows if row.node == "@suspend")
+    losers = set(racing(tale.definition.items))
+    meanwhile = [(closed, node) for closed, node in failed if closed[0] > paused and node not in losers]
+    return min(meanwhile)[1] if meanwhile else None
 
 
 def _executed(tale: Tale, last: dict[str, Row], undo: dict[str, str]) -> set[str]:

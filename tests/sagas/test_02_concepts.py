@@ -134,8 +134,9 @@ async def test_field_else_is_the_false_branch(house: House, shop: Shop) -> None:
 
 
 async def test_field_condition_is_an_expression(shop: Shop) -> None:
-    with pytest.raises(DefinitionError, match="c"):
-        await shop.engine.publish(shop.flow().condition("c", "input.n >").then("a", "do").build())
+    with pytest.raises(DefinitionError, match="The expression of 'check' is refused") as refused:
+        await shop.engine.publish(shop.flow().condition("check", "input.n >").then("a", "do").build())
+    assert refused.value.code == "STEP_EXPRESSION_INVALID"
 
 
 async def test_field_parallel_lists_the_sub_steps(house: House, shop: Shop) -> None:

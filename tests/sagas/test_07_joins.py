@@ -108,7 +108,6 @@ async def test_nested_forks_join_from_the_inside_out(shop: Shop) -> None:
 
 async def test_late_work_of_a_loser_is_kept_as_evidence_and_compensated(shop: Shop) -> None:
     """Semantics 4: the loser's handler may still succeed; if the instance fails later, that is undone as well."""
-    shop.raises = {}
     shop.hold("loser", "after")
     flow = (
         shop.flow()

@@ -75,7 +75,8 @@ async def test_parameter_decided_by(shop: Shop) -> None:
 
 async def test_parameter_decision_must_be_one_the_step_offers(shop: Shop) -> None:
     id, task = await _waiting(shop)
-    assert await refusal(shop.engine.decide(task, by="ann", decision="error"))
+    for wrong in ("error", "perhaps"):
+        assert await refusal(shop.engine.decide(task, by="ann", decision=wrong)) == "DECISION_NOT_OFFERED"
     assert (await shop.look(id))["approve"] == "waiting_decision"
 
 

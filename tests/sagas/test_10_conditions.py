@@ -121,6 +121,20 @@ async def test_data_access_the_outputs_of_a_join(shop: Shop) -> None:
     assert shop.log[-1] == "yes"
 
 
+async def test_data_access_instance_id(shop: Shop) -> None:
+    story = await shop.run(shop.flow().condition("c", "instance_id != input.id").then("yes", "do"), {"id": "another"})
+    [record] = story.step("c").closing["evaluated"]
+    assert (record["variables"]["instance_id"], record["result"], shop.log) == (story.id, True, ["yes"])
+
+
+async def test_data_access_step_name(shop: Shop) -> None:
+    """The step the expression stands on, whatever came before it."""
+    flow = shop.flow().step("first", "do").condition("c", "step_name == 'c'", Branch().step("no", "do"))
+    story = await shop.run(flow.condition("d", "step_name == 'c'", Branch().step("not_c", "do")).then("yes", "do"))
+    assert shop.log == ["first", "not_c"]
+    assert [story.step(name).closing["evaluated"][0]["result"] for name in ("c", "d")] == [True, False]
+
+
 # --- 10.6 types -------------------------------------------------------------------------------------------------------
 
 

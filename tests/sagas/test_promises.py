@@ -78,6 +78,31 @@ def test_the_failed_step_not_first() -> None:
         check(tale(calls=[call._replace(step=swap.get(call.step, call.step)) for call in tale().calls]))
 
 
+@pytest.mark.parametrize("order", [["un-c", "un-b2", "un-b"], ["un-b2", "un-b", "un-c"]])
+def test_a_step_that_failed_in_a_pause_is_the_first_when_it_is_over(order: list[str]) -> None:
+    done = ["a", "point", "fork", "b", "b2"]
+    rows = [
+        Row(name, "forward", 0, "completed" if n < 2 else "rolled_back", "completed", (n, 0), (n + 1, 0))
+        ._replace(calls=int(name in CALLED))
+        for n, name in enumerate(done)
+    ]  # fmt: skip
+    rows.append(Row("c", "forward", 0, "rolled_back", "error", (3, 1), (8, 0), calls=1))
+    moments = {"@suspend": 6, "@resume": 9, "@rollback": 9}
+    rows += [Row(name, "control", 0, "completed", "completed", (at, 0), (at, 0)) for name, at in moments.items()]
+    rows += [
+        Row(name, "compensate", 0, "completed", "completed", (9, n), (10 + n, 0), calls=1)
+        for n, name in enumerate(order)
+    ]
+    calls = [Call(2 * n, name, 1, "begun", 1) for n, name in enumerate(["a", "b", "b2", "c", *order])]
+    calls += [Call(call.seq + 1, call.step, 1, "done", 1) for call in calls if call.step != "c"]
+    told = Tale(FLOW, "failed", rows, sorted(calls))
+    if order[0] == "un-c":
+        check(told)
+    else:
+        with pytest.raises(AssertionError, match="promised is"):
+            check(told)
+
+
 def test_a_sibling_that_was_forgotten() -> None:
     with pytest.raises(AssertionError, match="promised is"):
         check(tale(calls=[call for call in tale().calls if call.step != "un-c"]))
