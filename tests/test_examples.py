@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from holdfast.store import embedded
@@ -47,6 +49,25 @@ def test_an_example_runs_tells_its_story_and_checks_itself(name: str, holdfast_d
 def test_an_example_can_be_repeated_on_the_same_database(holdfast_dsn: str) -> None:
     for _ in range(2):
         run(EXAMPLES / "sagas_dlq.py", HOLDFAST_DSN=holdfast_dsn)
+
+
+def test_the_server_of_the_demo_stays_until_it_is_told_to_leave(holdfast_dsn: str) -> None:
+    """What `make demo SERVE=1` runs last."""
+    words = [sys.executable, "-W", "error", "-u", str(EXAMPLES / "steps_approval.py"), "--serve"]
+    around = {**os.environ, "HOLDFAST_DSN": holdfast_dsn}
+    with subprocess.Popen(words, env=around, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        try:
+            line = next(line for line in demo.stdout if line.startswith("The server listens at "))
+            url = line.split()[4].rstrip(";")
+            described = httpx2.get(f"{url}/openapi.json", trust_env=False).json()
+            assert "/ui/workflows/{workflow_id}/start" in described["paths"]
+            ann = {"X-Holdfast-Subject": "ann"}
+            assert httpx2.get(f"{url}/ui/workflows", headers=ann, trust_env=False).json()["items"]
+            demo.send_signal(signal.SIGINT)
+            assert demo.wait(60) == 130
+        finally:
+            demo.kill()
 
 
 def test_no_example_is_left_out() -> None:

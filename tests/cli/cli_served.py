@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast import Context, Engine
+from holdfast import Context, DoNotRetry, Engine
 from holdfast.server.app import create_app
 from holdfast.server.auth.chain import open_chain
 from holdfast.server.auth.settings import AuthSettings
@@ -59,6 +59,22 @@ def book(ctx: Context, data: Any) -> dict[str, str]:
     return {"booking": f"B-{data['days']}"}
 
 
+# Somebody outside is told, who may not listen.
+TELLING: dict[str, Any] = {
+    "name": "telling",
+    "entry": "tell",
+    "nodes": [{"id": "tell", "kind": "effect", "handler": "tell", "retry": {"calls": 1}}, {"id": "end", "kind": "end"}],
+    "edges": [{"id": "told", "source": "tell", "target": "end"}],
+}
+LISTENS = threading.Event()
+
+
+def tell(ctx: Any, data: Any) -> Any:
+    if not LISTENS.is_set():
+        raise DoNotRetry("Nobody listens.")
+    return {"heard": True}
+
+
 def configure(engine: Engine) -> None:
     engine.register("book", book)
 
@@ -86,6 +102,7 @@ async def _serve(dsn: str, development: bool, rate: float, ready: Future[Any]) -
             configure(engine)
             for handler in (do, refuse, undo, weigh):
                 engine.register(handler.__name__, handler)
+            engine.register_effect("tell", tell)
             auth, settings = AuthSettings(development=development), ServerSettings(rate=rate, burst=1)
             async with (
                 open_chain(auth, dsn, listen_host="127.0.0.1", org=engine.org) as chain,

@@ -8,11 +8,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from cli_flows import answered, drained, prepared, refused, run, started, told
-from cli_served import LEAVE, serving
+from cli_process import until
+from cli_served import LEAVE, LISTENS, TELLING, serving
 
 from holdfast import SyncEngine
 from holdfast.cli.remote import Remote
@@ -146,6 +149,61 @@ def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
     drained(holdfast_dsn)
     replay = ("dlq", "replay", "--source", "step", "--why", "typo", *ann)
     assert (answered(NOWHERE, *replay, "--dry-run")["count"], answered(NOWHERE, *replay)["count"]) == (2, 2)
+
+
+def test_effects_over_http(holdfast_dsn: str, url: str) -> None:
+    LISTENS.clear()
+    ann = ("--by", "ann", "--url", url)
+    with SyncEngine(holdfast_dsn) as engine:
+        engine.publish(TELLING)
+    id = answered(NOWHERE, "start", "telling", "--input", "{}", *ann)["id"]
+
+    def effect(status: str) -> dict[str, Any]:
+        def there() -> bool:
+            return [one["status"] for one in answered(NOWHERE, "effects", "list", id, "--url", url)] == [status]
+
+        until(there, f"an effect that is {status}")
+        [found] = answered(NOWHERE, "effects", "list", id, "--url", url)
+        return found
+
+    dead = effect("dead_letter")
+    assert answered(NOWHERE, "effects", "show", id, dead["id"], "--url", url) == dead
+    assert "Nobody listens." in str(dead["error"])
+    assert refused(NOWHERE, "effects", "show", id, id, "--url", url) == (4, "EFFECT_UNKNOWN")
+    LISTENS.set()
+    replay = ("effects", "replay", dead["id"], "--reason", "They are back.", *ann)
+    assert answered(NOWHERE, *replay) == {"replayed": [dead["id"]]}
+    assert effect("completed")["key"] == dead["key"]
+    assert refused(NOWHERE, *replay) == (4, "EFFECT_NOT_DEAD")
+
+
+def test_repairs_over_http(holdfast_dsn: str, url: str) -> None:
+    ann = ("--by", "ann", "--url", url)
+    first, second = [started(holdfast_dsn, "repair", {}) for _ in range(2)]
+    why = ("--why", "seen to", *ann)
+    [letter] = answered(NOWHERE, "dlq", "list", "--instance", first, "--url", url)
+    assert answered(NOWHERE, "dlq", "replay", letter["id"], "--dry-run", *why)["dry_run"] is True
+    assert answered(NOWHERE, "dlq", "replay", letter["id"], *why)["ids"] == [letter["id"]]
+    assert answered(NOWHERE, "dlq", "show", letter["id"], "--url", url)["resolution"] == "replayed"
+    order = started(holdfast_dsn, "order", {"amount": 500})
+    with psycopg.connect(holdfast_dsn, autocommit=True) as conn:
+        conn.execute("select holdfast.signal(%s, %s)", (order, "nonsense"))
+    of_order = ("dlq", "list", "--instance", order, "--url", url)
+    until(lambda: bool(answered(NOWHERE, *of_order)), "a dead letter of the nonsense")
+    [other] = answered(NOWHERE, *of_order)
+    [needed] = answered(NOWHERE, "dlq", "list", "--instance", second, "--url", url)
+    assert run(NOWHERE, "dlq", "discard", needed["id"], *why).code == 5  # its step still waits
+    answered(NOWHERE, "abort", second, *ann)
+    assert answered(NOWHERE, "dlq", "discard", other["id"], *why)["ids"] == [other["id"]]
+    assert answered(NOWHERE, "dlq", "show", other["id"], "--url", url)["resolution"] == "discarded"
+    again = answered(NOWHERE, "rerun", second, "--from", "both", "--input", '{"grams": 5}', "--key", "r-1", *ann)
+    assert again["is_new"] is True
+    assert (
+        answered(NOWHERE, "rerun", second, "--from", "both", "--input", '{"grams": 5}', "--key", "r-1", *ann)["id"]
+        == again["id"]
+    )
+    watched = told(NOWHERE, "show", again["id"], "--watch", "--url", url)  # ends with the instance
+    assert "completed" in watched
 
 
 def test_who_asks_must_be_known(holdfast_dsn: str) -> None:
