@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import schema_rows
 from store_batches import ME
-from store_verbs import VERBS, Actor, World, build
+from store_verbs import VERBS, Actor, World, build, letter_id
 
 from holdfast.store.locks import PIN
 from holdfast.store.session import BEGIN, ROLLBACK, DatabaseError
@@ -237,6 +237,28 @@ async def test_work_is_locked_in_the_order_of_ids(
             ).fetchall()
         assert {row[0] for row in free} == set(others)
     await waiting
+
+
+async def test_letters_of_effects_are_locked_in_the_order_of_ids(
+    actors: tuple[Actor, Actor], monitor: Db, dsn: str
+) -> None:
+    """Two people may answer the same letters, each with a list of their own order."""
+    left, _ = actors
+    world = await build(left)
+    first, *others = (letter_id(one, "effect") for one in world.members)
+    run = Run("replay_effects", left, world)
+    with psycopg.connect(dsn) as holder:
+        holder.execute("select from holdfast.dead_letters where id = %s for update", [UUID(bytes=first)])
+        await run.step(monitor)
+        assert run.waited
+        with monitor.transaction():
+            free = monitor.execute(
+                "select id from holdfast.dead_letters where id = any(%s) for update skip locked",
+                [[UUID(bytes=id) for id in others]],
+            ).fetchall()
+        assert len(free) == len(others)
+    await run.end(monitor)
+    assert run.error is None
 
 
 async def until_blocked(actor: Actor, monitor: Db) -> None:

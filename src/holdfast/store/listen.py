@@ -32,6 +32,7 @@ async def listen(dsn: str, on_hint: Callable[[], None], on_stop: Callable[[str],
                 if relayed:
                     log.warning("A pooler passes no hints on; set HOLDFAST_DIRECT_DSN for wake-ups without delay")
                     return
+                # No files of SQL: a channel is a name, which can be neither bound nor prepared.
                 await connection.execute("listen holdfast")
                 await connection.execute("listen holdfast_stop")
                 on_hint()

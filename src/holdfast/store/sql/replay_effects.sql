@@ -2,7 +2,7 @@
 with letters as (
     update holdfast.dead_letters l set resolved_at = (select holdfast.clock()), resolution = 'replayed',
         resolved_by = $4::text
-    from unnest($1::uuid[], $2::smallint[]) as u(id, bucket)
+    from (select x.* from unnest($1::uuid[], $2::smallint[]) as x(id, bucket) order by x.id) u
     where l.id = any(array[u.id]) and l.bucket = u.bucket and l.org_id = $3::text and l.source = 'effect'
         and num_nulls(l.resolved_at) = 1
     returning l.id, l.bucket, l.instance_id, (l.envelope ->> 'created_at')::timestamptz as born
