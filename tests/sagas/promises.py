@@ -213,23 +213,18 @@ def _check_forward_only(tale: Tale, last: dict[str, Row]) -> None:
 
 
 def _check_stopped(tale: Tale, last: dict[str, Row]) -> None:
-    """Over without a rollback: aborted by whomever, or out of time in a flow that leaves repairs to people."""
-    stops = {"aborted": ("@abort",), "failed": ("@expire",)}
-    assert tale.status in stops, f"{tale.status} without a rollback"
-    if tale.status == "failed":
-        assert tale.definition.dlq, "failed without a rollback"
-    ended = [row.opened[0] for row in tale.rows if row.node in stops[tale.status]]
+    """Over without a rollback: aborted, by an operator or by whoever said no."""
+    assert tale.status == "aborted", f"{tale.status} without a rollback"
+    ended = [row.opened[0] for row in tale.rows if row.node == "@abort"]
     ended += [row.closed[0] for row in last.values() if row.status == "rejected" and row.closed is not None]
-    assert ended, f"nothing made it {tale.status}"
+    assert ended, "nothing made it aborted"
     late = [row.node for row in tale.rows if row.kind == "forward" and row.opened[0] > max(ended)]
     assert not late, f"{late} opened after the end"
 
 
 def _is_let_go(tale: Tale, row: Row) -> bool:
     """What an instance that stopped in the middle may leave as it is: nobody waits for it, nobody takes it back."""
-    if tale.status == "aborted":
-        return row.status in ("skipped", "cancelled", "rejected", "failed", "superseded")
-    return tale.status == "failed" and row.status == "skipped"
+    return tale.status == "aborted" and row.status in ("skipped", "cancelled", "rejected", "failed", "superseded")
 
 
 def _check_no_way_forward(tale: Tale, start: int) -> None:

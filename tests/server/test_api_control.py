@@ -79,6 +79,10 @@ async def test_pause_and_resume(flows: Served) -> None:
     assert (await post(client, f"instances/{id}/resume", 200, idempotency_key="r-1"))["status"] == "running"
     assert (await post(client, f"instances/{id}/resume", 200, idempotency_key="r-1"))["status"] == "running"
     assert (await post(client, f"instances/{id}/resume", 409))["code"] == "INSTANCE_NOT_SUSPENDED"
+    await post(client, f"instances/{id}/pause", 200, idempotency_key="p-2")
+    late = await post(client, f"instances/{id}/resume", 200, idempotency_key="r-1")
+    assert late["status"] == "suspended", "a resume that comes twice is no second resume"
+    assert (await post(client, f"instances/{id}/resume", 200, idempotency_key="r-2"))["status"] == "running"
 
 
 async def test_an_instance_runs_again_from_a_step(flows: Served) -> None:

@@ -126,17 +126,24 @@ class Signalling(Reading):
         """Hold an instance: handlers that are out finish and are recorded, nothing new begins until it is resumed."""
         return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR", if_version), by)
 
-    async def resume(self, instance_id: Id, *, by: str | None = None, if_version: int | None = None) -> Instance:
-        """Let an instance go on that somebody, an error or the chain limit has suspended."""
-        return await self._control(instance_id, Resume(if_version), by)
+    async def resume(
+        self, instance_id: Id, *, by: str | None = None, if_version: int | None = None, id: Id | None = None
+    ) -> Instance:
+        """Let an instance go on that somebody, an error or the chain limit has suspended.
+
+        The same `id` again is the same resume, also where the instance was suspended once more since, or is in `dlq`.
+        """
+        return await self._control(instance_id, Resume(if_version), by, id)
 
     async def force_fail(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
         return await self._control(instance_id, ForceFail(reason), by)
 
-    async def _control(self, instance_id: Id, signal: Signal, by: str | None) -> Instance:
+    async def _control(self, instance_id: Id, signal: Signal, by: str | None, id: Id | None = None) -> Instance:
         check_text(getattr(signal, "reason", None), "reason")
         check_text(by, "actor")
-        return await self._apply(Item(take_id(instance_id), signal, Actor(by or "system")))
+        receipt = None if id is None else str(UUID(bytes=take_id(id)))
+        item = Item(take_id(instance_id), signal, Actor(by or "system"), receipt=receipt)
+        return await self._apply(item, is_repeatable=id is not None)
 
     async def _apply(self, item: Item, *, is_repeatable: bool = False) -> Instance:
         view = await self.get(str(UUID(bytes=item.instance)))  # somebody else's instance is not found, here too

@@ -1,7 +1,8 @@
 """What stops an instance, holds it, or sets it in motion again.
 
 Each of these asks for a state: with an Idempotency-Key, a repeat that finds the instance in that state answers it as it
-is, instead of complaining that there is nothing left to do.
+is, instead of complaining that there is nothing left to do. A resume may lead anywhere, so there the key is the id of
+its signal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from holdfast.runtime.dead_letters import LetterFilter
 from holdfast.server.callers import check_may_cancel
 from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
 from holdfast.server.etags import expected_version
-from holdfast.server.idempotency import IdempotencyKey
+from holdfast.server.idempotency import IdempotencyKey, signal_id
 from holdfast.server.models.dead_letters import Resolution
 from holdfast.server.models.instances import InstanceView, RequeueLetters, Rerun, Why
 from holdfast.server.routes.instances import ETAG, shown
@@ -117,8 +118,13 @@ async def resume_instance(
     """Let an instance go on: one that was paused, or one that an error or the chain limit suspended."""
     expected = await _expected(sight, instance_id, request)
     with if_version_matches(expected):
-        doing = sight.engine.resume(instance_id, by=sight.identity.subject, if_version=expected)
-        return shown(sight, await _reached(sight, instance_id, doing, key, "running", "completed"), response)
+        resumed = await sight.engine.resume(
+            instance_id,
+            by=sight.identity.subject,
+            if_version=expected,
+            id=signal_id(sight.identity, instance_id, key, "resume"),
+        )
+        return shown(sight, resumed, response)
 
 
 @router.post(
@@ -174,7 +180,7 @@ async def _reached(
     try:
         return await doing
     except Conflict as refusal:
-        if key is None or refusal.code not in {*_ALREADY, "INSTANCE_NOT_SUSPENDED"}:
+        if key is None or refusal.code not in _ALREADY:
             raise
         found = await sight.instance(id)
         if found.status not in wished:
