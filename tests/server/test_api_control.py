@@ -139,7 +139,7 @@ async def test_many_letters_are_put_back_at_once_with_inputs_of_their_own(flows:
     ids = [(await start(client))["id"] for _ in range(3)]
     await flows.engine.drain()
     for id in ids:
-        await post(client, f"instances/{id}/signals", 200, {"event": "confirmed"})
+        await decide(await clerk(flows), id)
     await flows.engine.drain()
     letters = {letter["instance_id"]: letter["id"] for letter in (await get(client, "dead-letters"))["items"]}
     service.is_up = True

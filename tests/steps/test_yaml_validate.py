@@ -32,6 +32,8 @@ def test_sound_files_are_listed() -> None:
         "disputes.resolution version 1, 10 steps",
         "expenses.approval version 1, 8 steps",
         "orders.approval version 1, 8 steps",
+        "settlements.payment version 1, 8 steps",
+        "users.onboarding version 1, 8 steps",
     ]
 
 

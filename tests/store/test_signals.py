@@ -82,7 +82,7 @@ async def test_whoever_has_the_instance_has_its_signals(session: Session, second
     [one] = await stored(session, 1)
     now = await read_now(session)
     [first], [younger] = await send(session, [one], now), await send(session, [one], now + 1)
-    count = SQL.count_attempts.rows([(one.id, one.id[15], first, "a defect")])
+    count = SQL.count_attempts.rows([(one.id, one.id[15], first, "a defect", 1)])
     bury = SQL.bury_signals.rows([(one.id, one.id[15], first, "DEFECT", b"{}", 0)], ME)
     locked = await lock(session, [], 5)
     for change in (count, bury):

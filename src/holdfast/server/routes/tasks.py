@@ -74,7 +74,7 @@ async def _last(sight: Sight, listing: Listing, cursor: str | None, after: UUID 
 
 
 async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str | None, limit: int) -> Listed[TaskView]:
-    """All of it is the caller's to see: in their hands, for a role of theirs, or theirs to act on."""
+    """In the caller's hands, for a role of theirs, or theirs to act on; and of their partition."""
     caller = sight.identity
     found = await sight.engine.inbox(
         caller.subject,
@@ -84,7 +84,7 @@ async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str |
         after=last,
         limit=limit,
     )
-    return Listed(items=[TaskView.of(task) for task in found.items], next=listing.cursor(found.next))
+    return Listed(items=[TaskView.of(task) for task in await sight.tasks(found.items)], next=listing.cursor(found.next))
 
 
 @router.get("/{task_id}", operation_id="get_task", dependencies=[needs(Scope.READ)])

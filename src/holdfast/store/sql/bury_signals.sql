@@ -1,5 +1,5 @@
--- Move signals that cannot be applied to the dead letters, envelope and reason kept, and say so in the audit trail. Who has
--- the instance now has its signals, too: they stay, and are found unfit again.
+-- Move signals that cannot be applied to the dead letters, envelope and reason kept, and say so in the audit trail.
+-- Who has the instance now has its signals, too: they stay, and are found unfit again.
 with held as materialized (
     select u.* from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::text[], $5::jsonb[], $6::int[])
         as u(instance, bucket, id, reason, error, tried)
