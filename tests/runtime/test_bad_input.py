@@ -265,6 +265,21 @@ async def test_definitions_that_cannot_run(engine: Engine, holdfast_dsn: str) ->
     await refused(holdfast_dsn, Conflict, "VERSION_TAKEN", lambda: engine.publish(other))
 
 
+async def test_several_definitions_are_published_together_or_not_at_all(engine: Engine, holdfast_dsn: str) -> None:
+    names = ("apart", "besides", "close")
+    several = [{**WAITING, "name": name} for name in names]
+    await engine.publish(several[1])
+    changed = {**several[1], "policy": {"timeout": 5}}
+    attempts = ([several[0], changed, several[2]], [several[0], {**several[0], "policy": {"timeout": 5}}])
+    for attempt in attempts:
+        error = await refused(
+            holdfast_dsn, Conflict, "VERSION_TAKEN", lambda attempt=attempt: engine.publish_many(attempt)
+        )
+        assert repr(attempt[1]["name"]) in str(error)
+    assert [one.new for one in await engine.publish_many(several[::-1])] == [True, False, True]
+    assert [one.new for one in await engine.publish_many(several)] == [False, False, False]
+
+
 async def test_a_tampered_or_stale_definition_does_not_start(engine: Engine, holdfast_dsn: str) -> None:
     await engine.publish(WAITING)
     with psycopg.connect(holdfast_dsn) as connection:

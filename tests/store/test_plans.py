@@ -178,8 +178,8 @@ WALKED = {
 SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
-    "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows", "list_workers",
-    "load_definition", "prune_workers", "read_flow", "renew_lease", "stop_worker",
+    "check_definition", "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows",
+    "list_workers", "load_definition", "prune_workers", "read_flow", "renew_lease", "stop_worker",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.

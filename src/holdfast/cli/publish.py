@@ -15,7 +15,7 @@ from holdfast.cli.place import Place, anywhere, place
 from holdfast.cli.written import Written, graph_of, read_sources
 from holdfast.compiler.compile import compile_graph
 from holdfast.errors import Conflict, NotFound
-from holdfast.runtime.publishing import Published
+from holdfast.runtime.publishing import Published, version_taken
 from holdfast.store.flows import FlowVersion
 
 
@@ -36,7 +36,7 @@ def publish(
             _answer(planned, json=json)
             return
         with _told_later():
-            done = [engine.publish(one, by=by) for one in tracked(written, len(written), "publish")]
+            done = engine.publish_many(tracked(written, len(written), "publish"), by=by)
     _answer(done, json=json)
 
 
@@ -61,13 +61,7 @@ def _plan(engine: Place, written: Sequence[Written], *, json: bool) -> list[Publ
         known = next((taken.hash for taken in _versions(engine, graph.name) if taken.version == graph.version), None)
         planned.append(Published(graph.name, graph.version, hash, known is None))
         if known not in (None, hash):
-            refusals.append(
-                Conflict(
-                    f"{graph.name!r} version {graph.version} is already published with other content.",
-                    code="VERSION_TAKEN",
-                    hint="Published versions never change: publish it as a new version.",
-                )
-            )
+            refusals.append(version_taken(graph.name, graph.version))
     for refusal in refusals[:-1]:
         complain(refusal, json=json)
     if refusals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -91,6 +91,10 @@ class Remote(RemoteDesk):
             time.sleep(LOOK_AGAIN)
 
     # --- starting and steering -----------------------------------------------------------------------------------
+
+    def publish_many(self, definitions: Iterable[Publishable], *, by: str | None = None) -> list[Published]:
+        """One request each: a file of several workflows is published whole, several files one after another."""
+        return [self.publish(definition, by=by) for definition in definitions]
 
     def publish(self, definition: Publishable, *, by: str | None = None) -> Published:
         """A workflow goes as the YAML it was written in, anything else as the graph it becomes."""

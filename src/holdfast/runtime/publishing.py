@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from holdfast.definitions.steps.model import Workflow
 from holdfast.errors import Conflict, DefinitionError
 from holdfast.payloads import canonical
 from holdfast.runtime.starter import new_id
-from holdfast.store.definitions import find_definition, insert_definition
+from holdfast.store.definitions import NewDefinition, find_definition, insert_definitions
 from holdfast.store.flows import FlowDocument, read_flow
 from holdfast.store.session import Session
 
@@ -38,36 +39,56 @@ class Published(msgspec.Struct, frozen=True):
     unknown_flows: list[str] = []  # sub-flows it starts that are not published, at least not yet
 
 
-async def publish(session: Session, org: str, definition: Publishable, by: str | None) -> Published:
-    source, graph = _as_graph(definition)
-    compiled = compile_graph(graph)
-    if isinstance(definition, FlowDefinition):
-        await _refuse_cycle(session, org, definition)
-    dumped = dump_graph(graph)
-    values = (
+async def publish(session: Session, org: str, definitions: Sequence[Publishable], by: str | None) -> list[Published]:
+    """All of them in one transaction, or none."""
+    graphs = [_as_graph(definition) for definition in definitions]
+    new = [_compiled(org, source, graph, by) for source, graph in graphs]
+    for definition in definitions:
+        if isinstance(definition, FlowDefinition):
+            await _refuse_cycle(session, org, definition)
+    was_new = await insert_definitions(session, new)
+    if was_new is None:
+        raise await _taken(session, org, new)
+    return [
+        Published(one.name, one.version, one.hash, is_new, await _unknown_flows(session, org, graph))
+        for one, is_new, (_, graph) in zip(new, was_new, graphs, strict=True)
+    ]
+
+
+def _compiled(org: str, source: dict[str, Any], graph: Graph, by: str | None) -> NewDefinition:
+    compiled, dumped = compile_graph(graph), dump_graph(graph)
+    return NewDefinition(
         new_id(org, None, None), org, graph.kind, graph.name, graph.version, canonical(source),
         canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)),
         compiled.hash, compiled.compiler_version, by,
     )  # fmt: skip
-    new = await insert_definition(session, values)
-    if not new:
-        known = await find_definition(session, org, graph.name, graph.version)
-        if known is None or known.hash != compiled.hash:
-            raise Conflict(
-                f"{graph.name!r} version {graph.version} is already published with other content.",
-                code="VERSION_TAKEN",
-                hint="Published versions never change: publish it as a new version.",
-            )
-    unknown = await _unknown_flows(session, org, graph)
-    for flow in unknown:
-        log.warning("%r version %d starts the flow %r, which is not published", graph.name, graph.version, flow)
-    return Published(graph.name, graph.version, compiled.hash, new, unknown)
+
+
+async def _taken(session: Session, org: str, new: Sequence[NewDefinition]) -> Conflict:
+    """Which of them is there with other content: in the database, or among these very ones."""
+    hashes: dict[tuple[str, int], str] = {}
+    for one in new:
+        known = await find_definition(session, org, one.name, one.version)
+        before = hashes.setdefault((one.name, one.version), one.hash)
+        if one.hash != before or (known is not None and known.org == org and known.hash != one.hash):
+            return version_taken(one.name, one.version)
+    return version_taken(new[-1].name, new[-1].version)
+
+
+def version_taken(name: str, version: int) -> Conflict:
+    return Conflict(
+        f"{name!r} version {version} is already published with other content.",
+        code="VERSION_TAKEN",
+        hint="Published versions never change: publish it as a new version.",
+    )
 
 
 async def _unknown_flows(session: Session, org: str, graph: Graph) -> list[str]:
     """A sub-flow may well be published after the flow that starts it; but it may also be misspelt."""
     children = dict.fromkeys((node.child.flow, node.child.version) for node in graph.nodes if node.child is not None)
     unknown = [flow for flow, version in children if await find_definition(session, org, flow, version) is None]
+    for flow in dict.fromkeys(unknown):
+        log.warning("%r version %d starts the flow %r, which is not published", graph.name, graph.version, flow)
     return list(dict.fromkeys(unknown))
 
 

@@ -108,6 +108,7 @@ class SyncEngine:
         return self.engine.org
 
     publish = _verb(Engine.publish)
+    publish_many = _verb(Engine.publish_many)
     start = _verb(Engine.start)
     start_and_settle = _verb(Engine.start_and_settle)
     start_many = _verb(Engine.start_many)

@@ -10,9 +10,10 @@ from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.graph import Graph, load_graph
 from holdfast.compiler.steps import load_steps, to_graph
 from holdfast.definitions.steps.model import Workflow
-from holdfast.errors import Conflict, DefinitionError, NotFound
+from holdfast.errors import DefinitionError, NotFound
 from holdfast.payloads.encoding import decode
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.publishing import version_taken
 from holdfast.server.models.definitions import Finding, PublishedView
 
 JSON: Final = "application/json"
@@ -32,11 +33,10 @@ def read_definitions(body: bytes, media: str, file: str) -> tuple[Definitions, l
 
 
 async def publish_all(engine: Engine, definitions: Definitions, *, by: str, dry_run: bool) -> list[PublishedView]:
-    """All of them, or none: what one of them would be refused for is found before the first is stored."""
-    planned = [await _plan(engine, definition) for definition in definitions]
+    """All of them, or none."""
     if dry_run:
-        return planned
-    return [PublishedView.of(await engine.publish(definition, by=by)) for definition in definitions]
+        return [await _plan(engine, definition) for definition in definitions]
+    return [PublishedView.of(published) for published in await engine.publish_many(definitions, by=by)]
 
 
 async def _plan(engine: Engine, definition: Workflow | Graph) -> PublishedView:
@@ -44,11 +44,7 @@ async def _plan(engine: Engine, definition: Workflow | Graph) -> PublishedView:
     compiled = compile_graph(graph)
     known = await _known(engine, graph)
     if known is not None and known != compiled.hash:
-        raise Conflict(
-            f"{graph.name!r} version {graph.version} is already published with other content.",
-            code="VERSION_TAKEN",
-            hint="Published versions never change: publish it as a new version.",
-        )
+        raise version_taken(graph.name, graph.version)
     return PublishedView(name=graph.name, version=graph.version, hash=compiled.hash, new=known is None)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
 import msgspec
 
-from holdfast.store.session import Session, rows
+from holdfast.store.session import DatabaseError, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
 WORKER = SQL.use_worker.one()
+_MISSED: Final = "HF001"  # holdfast.expect
 
 
 class DefinitionRow(msgspec.Struct, frozen=True):
@@ -33,10 +37,39 @@ async def load_definition(session: Session, id: bytes, *, inside: bool = False) 
     return await _one(session, SQL.load_definition.one(id), inside)
 
 
-async def insert_definition(session: Session, values: tuple[object, ...]) -> bool:
-    """True: it was not there before."""
-    results = await session.once(WORKER, SQL.insert_definition.one(*values))
-    return results[1].ntuples > 0
+class NewDefinition(NamedTuple):
+    """A definition as it is published, in the order of the statement."""
+
+    id: bytes
+    org: str
+    kind: str
+    name: str
+    version: int
+    source: bytes
+    nodes: bytes
+    edges: bytes
+    compiled: bytes
+    hash: str
+    compiler_version: str
+    created_by: str | None
+
+
+async def insert_definitions(session: Session, new: Sequence[NewDefinition]) -> list[bool] | None:
+    """All of them, or none: for each, whether it was not there before; None where one is there with other content.
+
+    Whoever publishes the same ones at the same time is waited for, in one order, so that nobody waits in a circle.
+    """
+    order = sorted(range(len(new)), key=lambda place: (new[place].name, new[place].version))
+    inserts = [SQL.insert_definition.one(*new[place]) for place in order]
+    checks = [SQL.check_definition.one(d.org, d.kind, d.name, d.version, d.hash) for d in new]
+    try:
+        results = await session.once(WORKER, *inserts, *checks)
+    except DatabaseError as error:
+        if error.sqlstate != _MISSED:
+            raise
+        return None
+    was_new = dict(zip(order, (result.ntuples > 0 for result in results[1:]), strict=False))
+    return [was_new[place] for place in range(len(new))]
 
 
 async def _one(session: Session, query: Query, inside: bool) -> DefinitionRow | None:

@@ -31,13 +31,20 @@ from holdfast.store.reads import Instance
 class Starting(Reading):
     async def publish(self, definition: Publishable, *, by: str | None = None) -> Published:
         """Compile, check and freeze a definition. The same version with the same content is left as it is."""
-        session = self._opened()
+        [published] = await self.publish_many([definition], by=by)
+        return published
+
+    async def publish_many(self, definitions: Iterable[Publishable], *, by: str | None = None) -> list[Published]:
+        """All of them in one transaction, or none."""
+        session, all_of_them = self._opened(), list(definitions)
         check_text(by, "actor")
-        if isinstance(definition, FlowDefinition):
-            for name, function in definition.handlers.items():
-                self.register(name, function)
-        published = await publish(session, self.org, definition, by)
-        self.catalog.forget(published.name)
+        for definition in all_of_them:
+            if isinstance(definition, FlowDefinition):
+                for name, function in definition.handlers.items():
+                    self.register(name, function)
+        published = await publish(session, self.org, all_of_them, by)
+        for one in published:
+            self.catalog.forget(one.name)
         return published
 
     async def start(
