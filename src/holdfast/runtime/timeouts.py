@@ -43,8 +43,8 @@ class Timeouts:
                     self._count(instance.flow, kind)
                     where = {"flow": instance.flow, "instance": str(UUID(bytes=id)), "step": step}
                     log.warning(
-                        "The %s timed out at %s: %s version %d, instance %s of %s, is %s now",
-                        kind, step, instance.flow, instance.flow_version, where["instance"], instance.org,
+                        "The %s timed out%s: %s version %d, instance %s of %s, is %s now",
+                        kind, "" if step is None else f" at {step}", instance.flow, instance.flow_version, where["instance"], instance.org,
                         instance.status, extra=where,
                     )  # fmt: skip
 
