@@ -42,9 +42,10 @@ class Timeouts:
                 for kind, step in _missed(decision.events):
                     self._count(instance.flow, kind)
                     where = {"flow": instance.flow, "instance": str(UUID(bytes=id)), "step": step}
+                    place = "" if step is None else f" at {step}"
                     log.warning(
                         "The %s timed out%s: %s version %d, instance %s of %s, is %s now",
-                        kind, "" if step is None else f" at {step}", instance.flow, instance.flow_version, where["instance"], instance.org,
+                        kind, place, instance.flow, instance.flow_version, where["instance"], instance.org,
                         instance.status, extra=where,
                     )  # fmt: skip
 
