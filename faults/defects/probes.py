@@ -28,7 +28,7 @@ from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Sessi
 from holdfast.store.statements import SQL, Statement
 
 ROUNDS = 3
-SETTLED = 2.0  # seconds after which what could go wrong has
+SETTLED = 20.0  # seconds after which what could happen has; a probe goes on as soon as it has
 LONG = 30.0
 EXPIRE = "update holdfast.workers set lease_until = clock_timestamp() - interval '1 ms' where id = %s"
 OVERDUE = "update holdfast.work set deadline_at = holdfast.clock() - interval '1 hour' where instance_id = %s"
@@ -281,7 +281,7 @@ async def _late(stage: Stage) -> int:
                     other = await caller.start("late")
                     await caller.wait(other.id, timeout=20)
             try:
-                await scene.until(lambda: not stage.unfinished(), SETTLED * 2, "what was committed late")
+                await scene.until(lambda: not stage.unfinished(), SETTLED, "what was committed late")
             except scene.TooLate:
                 return stage.unfinished()
     return 0
