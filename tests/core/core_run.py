@@ -153,10 +153,10 @@ class Run:
         self.apply(TimerDue(path, wait.id, kind))
         return self
 
-    def expire(self) -> Run:
+    def expire(self, **facts: Any) -> Run:
         assert self.instance.state.expires is not None
         self.now = max(self.now, self.instance.state.expires.due or 0)
-        self.apply(TimerDue("", "expiry", "expiry"))
+        self.apply(TimerDue("", "expiry", "expiry"), **facts)
         return self
 
     def event(self, name: str, payload: Any = None, actor: Actor = SYSTEM, **options: Any) -> Run:

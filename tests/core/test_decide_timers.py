@@ -145,13 +145,15 @@ def test_expiry_with_a_place_to_go_puts_a_root_token_there() -> None:
 
 
 def test_expiry_in_dlq_mode_pauses_what_is_open_and_leaves_the_rest_to_a_person() -> None:
-    run = Run(_expiring(on_error="dlq")).start().done("first", {"v": 1}).expire()
+    run = Run(_expiring(on_error="dlq")).start().done("first", {"v": 1})
+    idle = run.at("a")[0]
+    run.expire(idle=frozenset({idle}))
     assert (run.status, run.instance.reason, run.nodes) == ("dlq", "WORKFLOW_TIMEOUT", ["a", "b"])
     assert (run.row("a").status, run.row("b").status, run.row("a").outcome) == ("paused", "paused", "timeout")
     assert [(x.node, x.reason, x.input) for x in run.last.letters] == [
         (node, "WORKFLOW_TIMEOUT", b'{"v":1}') for node in ("a", "b")
     ]
-    assert [(r.path, r.fence) for r in run.last.released] == [(run.at("a")[0], 0)], "whoever runs it loses it"
+    assert [(r.path, r.fence) for r in run.last.released] == [(idle, 0)], "nobody takes it on any more"
     assert run.instance.state.expires is None
     for letter in run.last.letters:
         run.apply(Requeue(letter.id, letter.step))
@@ -183,7 +185,8 @@ def test_expiry_in_dlq_mode_pauses_every_branch_of_a_race_and_asks_no_edge() -> 
         ],
         Policy(timeout=60, on_error="dlq"),
     )  # fmt: skip
-    run = Run(race).start().expire()
+    run = Run(race).start()
+    run.expire(idle=frozenset(run.tokens))
     assert (run.status, run.nodes, len(run.last.letters)) == ("dlq", ["a", "b"], 2)
 
 

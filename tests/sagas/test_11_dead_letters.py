@@ -127,12 +127,13 @@ async def test_behaviour_of_an_instance_out_of_time_its_open_steps_are_paused(sh
     id = await shop.start(flow.fork("f", Branch().step("slow", "do"), Branch().human("h")).join("j").step("end", "do"))
     await shop.begun("slow")
     await shop.pass_time(61)
+    await until(lambda: shop.told == ["slow"])  # and obeys
+    await shop.settle()
     story = await shop.until_status(id, "dlq")
     assert (story.instance.reason, story["slow"], story["h"], story["a"]) == (
         "WORKFLOW_TIMEOUT", "paused", "paused", "completed",
     )  # fmt: skip
-    assert {letter.reason for letter in story.letters} == {"WORKFLOW_TIMEOUT"}
-    await until(lambda: shop.told == ["slow"])
+    assert [letter.reason for letter in story.letters] == ["WORKFLOW_TIMEOUT"] * 2
     shop.let_go("slow")
     for letter in story.letters:
         await shop.engine.requeue(letter.id)
@@ -140,6 +141,26 @@ async def test_behaviour_of_an_instance_out_of_time_its_open_steps_are_paused(sh
     await shop.engine.decide(await shop.task(id), by="ann", decision="confirmed")
     story = await shop.over(id)
     assert (story.status, shop.log) == ("completed", ["a", "slow", "slow", "end"])
+
+
+@pytest.mark.parametrize("then", ["resume", "cancel"])
+async def test_behaviour_of_an_instance_out_of_time_what_succeeds_late_has_happened(shop: Shop, then: str) -> None:
+    shop.hold("slow")
+    flow = shop.flow(dlq=True, timeout=60).step("a", "do").on_failure("una", "do")
+    id = await shop.start(flow.step("slow", "do_plainly").on_failure("unslow", "do").step("end", "do"))
+    await shop.begun("slow")
+    await shop.pass_time(61)
+    story = await shop.until_status(id, "dlq")
+    assert (shop.told, story["slow"], story["end"]) == (["slow"], "completed", "paused"), "told, and done all the same"
+    assert [(letter.envelope["node"], letter.reason) for letter in story.letters] == [("end", "WORKFLOW_TIMEOUT")]
+    if then == "resume":
+        await shop.engine.resume(id)
+        story = await shop.over(id)
+        assert (story.status, shop.log) == ("completed", ["a", "slow", "end"])
+    else:
+        await shop.engine.cancel(id, reason="too late")
+        story = await shop.over(id)
+        assert (story.status, shop.log) == ("cancelled", ["a", "slow", "unslow", "una"])
 
 
 # --- 11.4 compensations that fail -------------------------------------------------------------------------------------

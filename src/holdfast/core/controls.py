@@ -9,10 +9,11 @@ import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core import detours
+from holdfast.core.overtime import expiring
 from holdfast.core.rows import StepRow, read_error
 from holdfast.core.state import ROOT, Parked, Rollback, Stopping, Token, Wait, value_of
 from holdfast.core.status import InstanceStatus, Phase
-from holdfast.core.turn import NULL, Move, merged
+from holdfast.core.turn import NULL, Move, encode, merged
 
 if TYPE_CHECKING:
     from holdfast.core.rebuild import Rebuild
@@ -108,8 +109,8 @@ def _stop_all(rebuild: Rebuild) -> None:
 
 
 def _still_out(token: Token) -> Token | None:
-    if token.phase is Phase.WORKING:
-        return msgspec.structs.replace(token, phase=Phase.CANCELLING)
+    if token.phase in (Phase.WORKING, Phase.EXPIRING):
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING, failed=None)
     children = tuple(wait for wait in token.waits if wait.kind == "child")
     if token.phase is Phase.RESTING and children:
         return msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=children)
@@ -155,6 +156,8 @@ def _force_fail(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 
 def _expire(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.chain, rebuild.expires = 0, None
+    for path in detail.get("out", ()):
+        rebuild.tokens[path] = expiring(rebuild.tokens[path], encode(detail["error"]), rebuild.version)
     if detail.get("edge") or detail.get("buried"):  # the rows of the steps tell the rest
         return
     if detail["node"] is None:

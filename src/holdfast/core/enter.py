@@ -13,6 +13,7 @@ from holdfast.core.failure import fail_entry, no_edge
 from holdfast.core.ids import derived_id, token_id, wait_id
 from holdfast.core.leave import hold, leave_with_output
 from holdfast.core.moments import seconds, to_iso
+from holdfast.core.overtime import begin_not
 from holdfast.core.program import Place
 from holdfast.core.schedule import due_of
 from holdfast.core.scopes import JOIN_FAILED, arrive, branch_over, open_scope
@@ -25,6 +26,7 @@ from holdfast.core.ways import choose, choose_all, closing
 
 _CALL: Final = Behaviour.CALL
 AUTOMATIC: Final = frozenset({Behaviour.PASS, Behaviour.WORK, Behaviour.CALL, Behaviour.EMIT})
+_BEGINS: Final = frozenset({Behaviour.WORK, Behaviour.CALL, Behaviour.REST, Behaviour.TIMER, Behaviour.EMIT})
 MOST_KEY_BYTES: Final = 500  # as many as an event that is sent to a key may give
 ENTRY_LIMIT: Final = 1_000  # nodes entered twice in one decision: what fails on entry and leads back must not spin
 
@@ -40,6 +42,9 @@ def enter(turn: Turn, place: Place, move: Move) -> None:
             _stop_chain(turn, limit, place, move)
             return
         turn.chain += 1
+    if turn.overtime is not None and place.behaviour in _BEGINS:
+        begin_not(turn, place, move, turn.overtime)
+        return
     _ENTER[place.behaviour](turn, place, move)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
+from holdfast.core import overtime
 from holdfast.core.acting import check_actor, refuse_way, signed
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id
@@ -177,6 +178,11 @@ def child_finished(turn: Turn, signal: ChildFinished) -> None:
     if token.phase is Phase.CANCELLING:
         _close_stopped(turn, path, token, signal)
         return
+    if token.phase is Phase.EXPIRING and signal.status == InstanceStatus.CANCELLED:
+        overtime.give_up(turn, path, token, place)
+        return
+    if token.phase is Phase.EXPIRING:
+        overtime.come_back(turn, token)
     if signal.status == InstanceStatus.COMPLETED:
         leave_with_output(turn, path, token, place, signal.raw or NULL, 0)
         return

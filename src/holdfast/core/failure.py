@@ -94,12 +94,13 @@ def fail_entry(
     *,
     records: Records | None = None,
     output: bytes | None = None,
+    buried_for: str | None = None,
 ) -> None:
-    """A node that is decided at once fails at once: one row, opened and closed."""
+    """A node that is decided at once fails at once: one row, opened and closed. `buried_for` as above."""
     turn.error = encode(failure)
     keep_error(turn, place.id, failure)
-    way, tried, _ = _way_out(turn, place, "error", move.raw)
-    fate = None if way else _fate(turn, move.path)
+    way, tried, _ = (None, None, False) if buried_for else _way_out(turn, place, "error", move.raw)
+    fate = DEAD if buried_for else None if way else _fate(turn, move.path)
     step = turn.open(
         place, move, _status_of(turn, fate), input=move.raw, closed=True, chosen=way.chosen if way else NOTHING_CHOSEN,
         output=output, closing=_closing(records, tried, fate), error=turn.error,
@@ -113,7 +114,7 @@ def fail_entry(
     turn.release(move)
     value = msgspec.Raw(move.raw)
     token = Token(move.hop, place.id, step.id, turn.now, fence, run=move.run, last=move.last, value=value)
-    _meet_fate(turn, move.path, token, failure, fate)
+    _meet_fate(turn, move.path, token, failure, fate, buried_for or PAUSED_REASON)
 
 
 def keep_error(turn: Turn, node: str, failure: Failure) -> None:

@@ -19,6 +19,7 @@ from holdfast.core.failure import postponed
 from holdfast.core.ids import token_id
 from holdfast.core.moments import seconds
 from holdfast.core.program import Place, Program
+from holdfast.core.scopes import OUT
 from holdfast.core.signals import Migrate
 from holdfast.core.state import Scope, Token, Wait
 from holdfast.core.status import InstanceStatus, Phase
@@ -27,7 +28,6 @@ from holdfast.core.timers import EXPIRY
 from holdfast.core.turn import Turn
 from holdfast.errors import Conflict, Refused
 
-_OUT: Final = (Phase.WORKING, Phase.CANCELLING)
 _LIFTED: Final = {"deadline": "deadline", "due": "due"}  # waits that end where the new node has no such limit
 
 
@@ -110,7 +110,7 @@ def _check_moment(turn: Turn, target: Program) -> None:
         )
     if turn.stopping is not None:
         raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="It need not be migrated.")
-    out = sorted(token.node for token in (*turn.tokens.values(), *turn.ghosts.values()) if token.phase in _OUT)
+    out = sorted(token.node for token in (*turn.tokens.values(), *turn.ghosts.values()) if token.phase in OUT)
     if out:
         raise Conflict(
             f"Work is queued or running for {', '.join(map(repr, out))}.",

@@ -21,7 +21,7 @@ from holdfast.core.program import Program
 from holdfast.core.renames import MIGRATE, names_today
 from holdfast.core.replay import visited
 from holdfast.core.rows import StepRow
-from holdfast.core.scopes import cancel_token
+from holdfast.core.scopes import OUT, cancel_token
 from holdfast.core.signals import Rerun
 from holdfast.core.state import ROOT, Instance, State, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
@@ -29,7 +29,6 @@ from holdfast.core.turn import NULL, Move, Turn, merged
 from holdfast.errors import Conflict, HoldfastError, NotFound
 
 RERUN: Final = "rerun"  # the cause of the new visit, and why what followed the old one ends
-_OUT: Final = (Phase.WORKING, Phase.CANCELLING)
 _REPLACEABLE: Final = frozenset({StepStatus.FAILED, StepStatus.PAUSED})
 _TAKEN_BACK: Final = frozenset({StepStatus.COMPENSATION, StepStatus.ROLLED_BACK})
 _UNFIT: Final = frozenset({Behaviour.JOIN, Behaviour.END})
@@ -65,7 +64,7 @@ def _check_moment(turn: Turn) -> None:
         )
     if turn.stopping is not None:
         raise Conflict("The instance is being cancelled.", code="INSTANCE_STOPPING", hint="Wait until it has ended.")
-    out = sorted(token.node for token in (*turn.tokens.values(), *turn.ghosts.values()) if token.phase in _OUT)
+    out = sorted(token.node for token in (*turn.tokens.values(), *turn.ghosts.values()) if token.phase in OUT)
     if out:
         raise Conflict(
             f"Work is queued or running for {', '.join(map(repr, out))}.",

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.compiler.graph import Behaviour
+from holdfast.core import overtime
 from holdfast.core.decision import Call, Dispatch, Release, Retried
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id, wait_id
@@ -14,10 +15,10 @@ from holdfast.core.leave import leave_with_output, shrug_off
 from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
 from holdfast.core.rollback import AFTER_STOP, COMPENSATION, not_undone, undone
-from holdfast.core.scopes import WORKFLOW_STOPPED
+from holdfast.core.scopes import OUT, WORKFLOW_STOPPED
 from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Token, Wait
-from holdfast.core.status import CANCELLING, SUSPENDED, WORKING, InstanceStatus, Phase, StepStatus
+from holdfast.core.status import CANCELLING, SUSPENDED, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import Turn, encode
 from holdfast.errors import Refused
 
@@ -26,12 +27,7 @@ STOPPED: Final = "STOPPED"  # of a call that was not made, or obeyed when it was
 
 def _token_of(turn: Turn, path: str, step: bytes, fence: int) -> tuple[Token, Place]:
     token = turn.tokens.get(path)
-    if (
-        token is None
-        or token.step != step
-        or fence < token.fence
-        or (token.phase is not WORKING and token.phase is not CANCELLING)
-    ):
+    if token is None or token.step != step or fence < token.fence or token.phase not in OUT:
         raise Refused("The result belongs to a step or a lease that is already over.", code="STALE_RESULT")
     return token, turn.program.places[token.node]
 
@@ -45,6 +41,8 @@ def work_done(turn: Turn, signal: WorkDone) -> None:
     if token.phase is CANCELLING:
         close_cancelling(turn, path, token, signal.fence, StepStatus.COMPLETED, output=signal.raw)
         return
+    if token.phase is Phase.EXPIRING:
+        overtime.come_back(turn, token)
     if place.node.kind == COMPENSATION:
         undone(turn, path, token, signal.raw, signal.fence, signal.calls)
         return
@@ -61,6 +59,8 @@ def work_failed(turn: Turn, signal: WorkFailed) -> None:
         close_cancelling(
             turn, path, token, signal.fence, status_of_failure(turn, signal.failure), error=encode(signal.failure)
         )
+    elif token.phase is Phase.EXPIRING:
+        _fail_late(turn, signal, token, place)
     elif signal.retryable and signal.calls < place.retry.calls:
         _retry(turn, signal, token, place)
     elif place.node.kind == COMPENSATION:
@@ -69,6 +69,16 @@ def work_failed(turn: Turn, signal: WorkFailed) -> None:
         shrug_off(turn, path, token, place, signal.failure, signal.fence, signal.calls)
     else:
         fail_visit(turn, path, token, place, signal.failure, signal.fence, input=signal.input, calls=signal.calls)
+
+
+def _fail_late(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
+    """There is no time for another call. A handler that stopped as it was told has no failure of its own."""
+    failure = None if signal.failure.code == STOPPED else signal.failure
+    if place.node.best_effort and failure is not None:
+        overtime.come_back(turn, token)
+        shrug_off(turn, signal.path, token, place, failure, signal.fence, signal.calls)
+        return
+    overtime.give_up(turn, signal.path, token, place, failure, signal.fence, input=signal.input, calls=signal.calls)
 
 
 def _is_ghost(turn: Turn, path: str, step: bytes, fence: int) -> bool:
@@ -168,6 +178,9 @@ def call_due(turn: Turn, signal: CallDue) -> None:
     token, place = _token_of(turn, path, signal.step, signal.fence)
     if token.phase is CANCELLING:
         close_cancelling(turn, path, token, signal.fence, StepStatus.SKIPPED)
+        return
+    if token.phase is Phase.EXPIRING:
+        overtime.give_up(turn, path, token, place, None, signal.fence, input=signal.input)
         return
     answer = turn.facts.answers.get(signal.step)
     if answer is not None:

@@ -20,7 +20,7 @@ from holdfast.core.backwards import backwards, executed
 from holdfast.core.decision import Dispatch, History, Letter, Moved, Opened, Release, Retried
 from holdfast.core.ids import COMPENSATE, letter_id, receipt_key, step_id, token_id
 from holdfast.core.program import Place
-from holdfast.core.scopes import WORKFLOW_STOPPED, awaits_child, cancel_children, cancel_token, was_dispatched
+from holdfast.core.scopes import WORKFLOW_STOPPED, awaits_child, cancel_children, cancel_token, is_out
 from holdfast.core.signals import Failure, HistoryRead, PastStep
 from holdfast.core.state import Rollback, Token, Undo
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
@@ -63,8 +63,9 @@ def begin(
 
 def stop_token(turn: Turn, path: str, token: Token, reason: str, *, is_told: bool) -> None:
     """What runs is awaited, be it a handler or a sub-flow; everything else ends now."""
-    is_out = token.phase is Phase.WORKING and path not in turn.facts.idle and not was_dispatched(turn, path, token)
-    if is_out:
+    if token.phase is Phase.EXPIRING:  # which was told before
+        turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.CANCELLING, failed=None)
+    elif is_out(turn, path, token):
         turn.tokens[path] = msgspec.structs.replace(token, phase=Phase.CANCELLING)
         if is_told:
             turn.stops = (*turn.stops, path)

@@ -22,6 +22,8 @@ from holdfast.core.turn import Move, Turn, encode
 _GHOST: Final = encode({"ghost": True})
 _PARENT: Final = "parent: "
 WORKFLOW_STOPPED: Final = "workflow_stopped"  # why a step ended in the trail, whatever it was that stopped them all
+OUT: Final = frozenset({Phase.WORKING, Phase.CANCELLING, Phase.EXPIRING})  # a handler or a sub-flow may come back
+_UNSTOPPED: Final = frozenset({Phase.WORKING, Phase.EXPIRING})  # and its success counts
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 
 
@@ -141,7 +143,7 @@ def cancel_token(
     if is_ghost:
         turn.ghosts = {**turn.ghosts, path: token}
         turn.stops = (*turn.stops, path)
-    elif token.phase in (Phase.WORKING, Phase.CANCELLING):
+    elif token.phase in OUT:
         end_work(turn, path)
     has_ended = token.phase is Phase.DEAD and not _let_go_of_dead(turn, token, reason)
     if token.phase is not Phase.DEAD and token.step:
@@ -159,14 +161,19 @@ def was_dispatched(turn: Turn, path: str, token: Token) -> bool:
     return any(d.path == path for d in turn.dispatches) or any(need.token == name for need in turn.needs)
 
 
-def _may_succeed(turn: Turn, path: str, token: Token) -> bool:
-    """A loser whose handler is out may yet succeed; where that can be taken back, it must be known."""
+def is_out(turn: Turn, path: str, token: Token) -> bool:
+    """A handler runs for this token, as far as anybody here can know, and has not been told to be of no use."""
     return (
-        token.phase is Phase.WORKING
+        token.phase in _UNSTOPPED
         and path not in turn.facts.idle
-        and turn.program.places[token.node].node.undo is not None
+        and not awaits_child(turn, token)
         and not was_dispatched(turn, path, token)
     )
+
+
+def _may_succeed(turn: Turn, path: str, token: Token) -> bool:
+    """A loser whose handler is out may yet succeed; where that can be taken back, it must be known."""
+    return turn.program.places[token.node].node.undo is not None and is_out(turn, path, token)
 
 
 def _let_go_of_dead(turn: Turn, token: Token, reason: str) -> bool:

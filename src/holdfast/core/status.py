@@ -54,6 +54,7 @@ class Phase(StrEnum):
     HELD = "held"  # may not enter its node yet: suspended or at the chain limit
     DEAD = "dead"  # its step failed for good; a requeue or a resume decides what becomes of it
     CANCELLING = "cancelling"  # its handler or sub-flow is still out; the result will be recorded, not followed
+    EXPIRING = "expiring"  # the same when the time was over in DLQ mode; a success counts, and nothing begins after it
 
 
 _I, _S, _P = InstanceStatus, StepStatus, Phase
@@ -111,10 +112,11 @@ STEP_SHORTCUTS: Final[dict[StepStatus, frozenset[StepStatus]]] = {
 OPEN_STEP: Final = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.WAITING_DECISION})
 
 PHASE_TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
-    _P.WORKING: frozenset({_P.RETRYING, _P.DEAD, _P.CANCELLING}),
+    _P.WORKING: frozenset({_P.RETRYING, _P.DEAD, _P.CANCELLING, _P.EXPIRING}),
     _P.RETRYING: frozenset({_P.WORKING, _P.DEAD}),
-    _P.RESTING: frozenset({_P.DEAD, _P.CANCELLING}),
+    _P.RESTING: frozenset({_P.DEAD, _P.CANCELLING, _P.EXPIRING}),
     _P.HELD: frozenset({_P.WORKING, _P.RETRYING, _P.RESTING, _P.DEAD}),
     _P.DEAD: frozenset({_P.WORKING, _P.RETRYING, _P.RESTING, _P.HELD}),
     _P.CANCELLING: frozenset(),
+    _P.EXPIRING: frozenset({_P.DEAD, _P.CANCELLING}),
 }

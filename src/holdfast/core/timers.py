@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.core import overtime
 from holdfast.core.failure import end_instance, fail_visit
 from holdfast.core.ids import token_id
 from holdfast.core.leave import leave
@@ -155,6 +156,10 @@ def _miss_deadline(turn: Turn, path: str, token: Token, place: Place) -> None:
     if token.phase is Phase.CANCELLING:
         close_cancelling(turn, path, token, 0, status_of_failure(turn, failure), error=encode(failure))
         return
+    if token.phase is Phase.EXPIRING:
+        end_work(turn, path)
+        overtime.give_up(turn, path, token, place)
+        return
     if turn.program.is_steps and not _has_timeout_edge(turn, token, place):
         _end_expiry(turn)
         _run_out(turn, failure)
@@ -203,10 +208,12 @@ def _run_out(turn: Turn, failure: Failure) -> None:
     turn.chain, turn.expires = 0, None
     because = {} if failure.code == "WORKFLOW_TIMEOUT" else {"reason": failure.code}
     is_buried = policy.on_timeout is None and policy.on_error == "dlq"
-    turn.control("expire", {"node": policy.on_timeout, "hop": hop, "buried": is_buried, **because})
+    out = [path for path, token in turn.tokens.items() if overtime.outlives(turn, path, token)] if is_buried else []
+    awaited = {"out": out, "error": failure} if out else {}
+    turn.control("expire", {"node": policy.on_timeout, "hop": hop, "buried": is_buried, **because, **awaited})
     turn.note("instance_expired", detail=because or None)
     if is_buried:
-        _bury_all(turn, failure)
+        _bury_all(turn, failure, out)
         return
     if policy.on_timeout is None:
         turn.error = encode(failure)
@@ -222,9 +229,12 @@ def _run_out(turn: Turn, failure: Failure) -> None:
     turn.moves.append(Move(ROOT, hop, policy.on_timeout, turn.context, cause="timeout", fence=fence))
 
 
-def _bury_all(turn: Turn, failure: Failure) -> None:
-    """What is open is paused with a dead letter; what is paused already waits on."""
+def _bury_all(turn: Turn, failure: Failure, out: list[str]) -> None:
+    """What is open is paused with a dead letter, what is out once it is back; what is paused already waits on."""
     for path, token in sorted(turn.tokens.items()):
+        if path in out:
+            overtime.tell(turn, path, token, failure)
+            continue
         if token.phase not in _TIMED:
             continue
         if token.phase is Phase.WORKING:

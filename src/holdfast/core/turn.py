@@ -116,6 +116,7 @@ class Turn:
         "now",
         "opened",
         "outgoing",
+        "overtime",
         "parked",
         "program",
         "reason",
@@ -161,6 +162,7 @@ class Turn:
         self.context = instance.data
         self.result: bytes | None = None
         self.error: bytes | None = None
+        self.overtime: Failure | None = None  # why nothing may begin in this decision
         self.keep = False
         self.moves: list[Move] = []
         self.opened: list[Opened] = []

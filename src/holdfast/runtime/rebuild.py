@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -18,14 +18,13 @@ from holdfast.core.moments import to_datetime
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
 from holdfast.core.rows import StepRow
+from holdfast.core.scopes import OUT
 from holdfast.core.state import Instance, State, scope_view, token_view, value_of
 from holdfast.core.status import INSTANCE_TRANSITIONS, TERMINAL, Phase
 from holdfast.errors import Conflict, NotFound
 from holdfast.store import repair
 from holdfast.store.desk import WORKER, Desk, Errand
 from holdfast.store.repair import Missing, Stored
-
-_AT_WORK: Final = (Phase.WORKING, Phase.CANCELLING)
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -188,7 +187,7 @@ def _refuse_loss(stored: Stored, rebuilt: Instance, work: dict[str, int]) -> Non
             hint="What is over stays over; start a new instance if it should run again.",
         )
     tokens = rebuilt.state.tokens
-    lost = sorted(path for path in work if path not in tokens or tokens[path].phase not in _AT_WORK)
+    lost = sorted(path for path in work if path not in tokens or tokens[path].phase not in OUT)
     if lost:
         raise Conflict(
             f"Work is under way on {', '.join(lost)}, which the steps know nothing of: its result would be lost.",

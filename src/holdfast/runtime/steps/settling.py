@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.core.state import State, Token
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase
 
-_BUSY: Final = frozenset({Phase.WORKING, Phase.RETRYING, Phase.CANCELLING})
+_BUSY: Final = frozenset({Phase.WORKING, Phase.RETRYING, Phase.CANCELLING, Phase.EXPIRING})
 _BEFORE_OR_BACK: Final = frozenset({InstanceStatus.PENDING, InstanceStatus.ROLLING_BACK})
 
 

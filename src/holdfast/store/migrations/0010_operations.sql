@@ -402,7 +402,7 @@ begin
         from (
             select jsonb_build_object('path', t.path, 'node', t.token ->> 'node', 'missing', 'work')
             from tokens t
-            where t.phase in ('working', 'cancelling')
+            where t.phase in ('working', 'cancelling', 'expiring')
                 and not coalesce(t.token -> 'waits', '[]') @> '[{"kind": "child"}]' and not exists (
                 select from holdfast.work w where w.instance_id = instance and w.path = t.path and w.bucket = shard)
             union all
