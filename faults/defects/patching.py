@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.store import session
-from holdfast.store.statements import SQL, Statement
+from holdfast.store.statements import SQL, TEXTS, Statement
 
 
 class Outdated(Exception):
@@ -32,7 +31,7 @@ def rewrite(name: str, write: Callable[[str], str]) -> None:
 def add(statement: Statement) -> None:
     """A statement that every session of this process can run."""
     SQL.all[statement.name.decode()] = statement
-    session._TEXTS[statement.name] = statement.sql
+    TEXTS[statement.name] = statement.sql
 
 
 def replace(owner: object, name: str, value: object) -> None:

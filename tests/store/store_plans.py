@@ -47,12 +47,18 @@ def be_tenant(db: Db, org: str) -> None:
     db.execute(SQL.use_tenant.sql.replace(b"$1", b"%s"), [org])
 
 
+def text_of(name: str) -> bytes:
+    """Of a statement, or of what it is in a month: `close_steps@202611`."""
+    base, _, month = name.partition("@")
+    return (SQL.all[base].in_month(month) if month else SQL.all[base]).sql
+
+
 def prepare(db: Db, name: str) -> int:
     """Prepare the statement under its own name; how many parameters it has."""
-    text = SQL.all[name].sql
+    text = text_of(name)
     types = parameter_types(text)
     declared = f"({', '.join(types)})" if types else ""
-    db.execute(f"prepare {name}{declared} as ".encode() + text)
+    db.execute(f'prepare "{name}"{declared} as '.encode() + text)
     return len(types)
 
 
@@ -60,13 +66,13 @@ def explain(db: Db, name: str) -> Plan:
     """The generic plan: the same whatever the parameters are."""
     prepare(db, name)
     # A null moment would let PostgreSQL drop every partition before it even starts.
-    values = [sql.SQL("now()") if kind == "timestamptz" else sql.NULL for kind in parameter_types(SQL.all[name].sql)]
+    values = [sql.SQL("now()") if kind == "timestamptz" else sql.NULL for kind in parameter_types(text_of(name))]
     return _explained(db, "format json", _execution(name, values))
 
 
 def measure(db: Db, name: str, values: Sequence[Any]) -> Plan:
     """Run it for real and answer the plan with what it touched."""
-    types = parameter_types(SQL.all[name].sql)
+    types = parameter_types(text_of(name))
     prepare(db, name)
     given = [sql.SQL("{}::" + kind).format(value) for kind, value in zip(types, values, strict=True)]
     return _explained(db, "analyze, buffers, timing off, format json", _execution(name, given))

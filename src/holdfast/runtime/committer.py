@@ -38,8 +38,9 @@ from holdfast.runtime.timeouts import Timeouts
 from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
+from holdfast.store.months import Months
 from holdfast.store.plain import AGING, weight_of_a_point
-from holdfast.store.session import BEGIN, COMMIT, Disconnected, Session
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Disconnected, Session
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
 
@@ -81,6 +82,7 @@ class Committer:
         self.counters = Counters()
         self.timeouts = Timeouts()
         self.clock = DatabaseClock()
+        self.months = Months()
         self.worker: bytes | None = None
         self.leases: Callable[[Dispatch], bool] = lambda _: False
         self.room: Callable[[], int] = lambda: 0  # how many instances with signals a lane may take on
@@ -245,12 +247,20 @@ class Committer:
         except Disconnected:
             raise
         except Exception as failure:
+            if self.months.are_to_blame(failure):
+                await session.run([ROLLBACK])
+                self.snapshots.forget(ids)
+                self.signals_ready = True
+                self._put_back(items)
+                return
             await self._mishaps.after_failure(session, items, failure, claim, ids)
 
     async def attempt(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int = SIGNALS_PER_INSTANCE
     ) -> Plan:
         """One transaction. Nothing of it is acted upon before its COMMIT has been answered."""
+        if self.clock.is_trusted:
+            await self.months.look(session, self.clock.now())
         plan = self._plan_unlocked(items) if not claim else None
         if plan is not None:
             await self._write_unlocked(session, plan)
@@ -284,7 +294,7 @@ class Committer:
                     return None
                 instances[item.instance] = cached
         plan = Plan(self.catalog, Locked(self.clock.now(), instances, {}, [], 0), self.worker, self.leases)
-        plan.point, plan.inputs = self.point, self.inputs
+        plan.point, plan.inputs, plan.month = self.point, self.inputs, self.months.at(plan.locked.now)
         items.sort(key=_by_instance)
         return plan if plan.make_unlocked(items) else None
 
@@ -320,6 +330,7 @@ class Committer:
         self.clock.observe(locked.now)
         plan = Plan(self.catalog, locked, self.worker, self.leases)
         plan.keep_for, plan.point, plan.inputs = self.options.keep_early, self.point, self.inputs
+        plan.month = self.months.at(locked.now)
         await plan.make(session, items)
         await session.run([*writes(plan.batch()), *self._mishaps.burials(plan), COMMIT])
         return plan

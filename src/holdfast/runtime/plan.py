@@ -39,6 +39,7 @@ from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
 from holdfast.store.history import open_letters
 from holdfast.store.locks import Locked, QueuedSignal
+from holdfast.store.months import Month
 from holdfast.store.needs import (
     KeptEvent,
     Receipt,
@@ -81,6 +82,7 @@ class Plan:
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
         self.point = POINT
+        self.month: Month | None = None
         self.inputs = Inputs()
         self.rollbacks: dict[bytes, Entry] = {}  # those that wait for their history
         self.children: list[ChildStart] = []
@@ -150,7 +152,7 @@ class Plan:
     def batch(self) -> Batch:
         return Batch(
             self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts,
-            self.kept, self.children, self.point,
+            self.kept, self.children, self.point, self.month,
         )  # fmt: skip
 
     def _lease(self, dispatch: Dispatch) -> bool:

@@ -17,10 +17,11 @@ from holdfast.core.decision import Decision, Dispatch
 from holdfast.core.ids import bucket_of
 from holdfast.core.state import Instance, encode_state
 from holdfast.core.status import TERMINAL
+from holdfast.store.months import Month, suited
 from holdfast.store.needs import KeptEvent
 from holdfast.store.plain import POINT, NewInstance, advanced, begun, finished, ripe_at, rolled_back, undone
 from holdfast.store.rollbacks import Rollbacks, is_plain_rollback
-from holdfast.store.statements import SQL, Query
+from holdfast.store.statements import Query
 from holdfast.store.statistics import Tally, hour_of
 from holdfast.store.stops import add_stops
 from holdfast.store.tasks import add_tasks
@@ -68,6 +69,7 @@ class Batch(msgspec.Struct, gc=False):
     kept: list[tuple[bytes, str, KeptEvent]]  # (instance, org, the early event)
     children: list[ChildStart]
     point: int = POINT  # what a point of priority weighs, in microseconds of waiting
+    month: Month | None = None  # where it lies, if that is one month of which we know
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -295,7 +297,7 @@ class _Rows:
             self._child(c)
         tables["move_steps"].extend(self.moved.values())
         tables["insert_statistics"] = self.tally.rows()
-        begun = [self.rollbacks.query(batch.now, batch.worker)] if self.rollbacks.begun else []
+        begun = [self.rollbacks.query(batch.now, batch.worker, batch.month)] if self.rollbacks.begun else []
         return [*begun, *(self._bind(name, rows) for name, rows in tables.items() if rows)]
 
     def _child(self, c: ChildStart) -> None:
@@ -305,7 +307,7 @@ class _Rows:
         )  # fmt: skip
 
     def _bind(self, name: str, rows: list[tuple[Any, ...]]) -> Query:
-        return SQL.all[name].rows(rows, *_ORDER[name](self.batch, rows))
+        return suited(name, rows, self.batch.month).rows(rows, *_ORDER[name](self.batch, rows))
 
 
 _STILL_OPEN: Final = (None, None, None, None, None, None, None, None)

@@ -16,6 +16,7 @@ from holdfast.core.ids import COMPENSATE
 from holdfast.core.signals import SYSTEM
 from holdfast.core.state import Instance, encode_state
 from holdfast.core.turn import NOTHING_CHOSEN
+from holdfast.store.months import Month
 from holdfast.store.statements import SQL, Query
 
 _FAILED: Final = ["step_failed", "rollback_started"]
@@ -54,10 +55,13 @@ class Rollbacks:
                  s.ordinal, s.input, s.detail, s.calls, s.fence)
             )  # fmt: skip
 
-    def query(self, now: int, worker: bytes | None) -> Query:
+    def query(self, now: int, worker: bytes | None, month: Month | None) -> Query:
         groups = zip((self.begun, self.moved, self.planned), _WIDTHS, strict=True)
         columns = [column for rows, width in groups for column in _columns(rows, width)]
-        return SQL.begin_rollbacks.arrays(columns, now, worker, len(self.begun), len(self.moved))
+        statement = SQL.begin_rollbacks
+        if month is not None and month.has_all([*(row[15] for row in self.begun), *(row[2] for row in self.moved)]):
+            statement = statement.in_month(month.name)
+        return statement.arrays(columns, now, worker, len(self.begun), len(self.moved))
 
 
 def is_plain_rollback(before: Instance, decisions: list[Decision], leases: Callable[[Dispatch], bool]) -> bool:

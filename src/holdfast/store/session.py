@@ -19,7 +19,7 @@ from psycopg.pq.abc import PGresult
 from holdfast.errors import StoreError
 from holdfast.store.dial import dial, is_pooled, no_connection
 from holdfast.store.lending import BlockingLentConnection, LentConnection
-from holdfast.store.statements import SQL, Query
+from holdfast.store.statements import SQL, TEXTS, Query, is_of_a_month
 
 _BINARY: Final = pq.Format.BINARY
 _FORMATS: Final = [[_BINARY] * n for n in range(64)]
@@ -36,7 +36,7 @@ _CONTROL: Final = {
     b"reset": b"reset all",
     b"set_constraints": b"set constraints all immediate",
 }
-_TEXTS: Final = {**_CONTROL, **{s.name: s.sql for s in SQL.all.values()}}
+TEXTS.update(_CONTROL)
 _AT_FIRST: Final = (*_CONTROL, SQL.find_definition.name)  # whether the schema is there and may be used shows at once
 _READ_ONLY: Final = "25006"
 SILENCE = 30.0  # seconds without a byte after which a connection counts as lost; no wait of ours is nearly as long
@@ -87,7 +87,7 @@ class Session:
 
     async def _prepare(self) -> None:
         for name in _AT_FIRST:
-            self._pg.send_prepare(name, _TEXTS[name])
+            self._pg.send_prepare(name, TEXTS[name])
         try:
             await self._collect(_AT_FIRST)
         except psycopg.OperationalError as failure:
@@ -203,7 +203,7 @@ class Session:
         parsed: dict[int, bytes] = {}  # places among the results
         for name, parameters in queries:
             if name not in self._known and name not in parsed.values():
-                self._pg.send_prepare(name, _TEXTS[name])
+                self._pg.send_prepare(name, TEXTS[name])
                 parsed[len(names)] = name
                 names.append(name)
             self._pg.send_query_prepared(name, parameters, _FORMATS[len(parameters)], _BINARY)
@@ -213,7 +213,7 @@ class Session:
             await self._collect(names, results)
         except DatabaseError as failure:
             is_parsing = any(results[place].status == pq.ExecStatus.FATAL_ERROR for place in parsed)
-            if is_parsing and failure.sqlstate.startswith(_UNFIT):
+            if is_parsing and failure.sqlstate.startswith(_UNFIT) and not is_of_a_month(failure.statement):
                 raise _unfit(failure) from None
             raise
         finally:
@@ -295,7 +295,7 @@ class PooledSession(Session):
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
         send = self._pg.send_query_params
         for name, parameters in queries:
-            send(_TEXTS[name], parameters, None, _FORMATS[len(parameters)], _BINARY)
+            send(TEXTS[name], parameters, None, _FORMATS[len(parameters)], _BINARY)
         return await self._collect([query.name for query in queries])
 
 

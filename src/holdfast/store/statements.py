@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from holdfast.store.wire import array_encoder, scalar_encoder, single_encoder
 
+TEXTS: Final[dict[bytes, bytes]] = {}  # what a session can prepare, by name
+
 _PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)(\[\])?")
+_BY_MONTH: Final = re.compile(rb"holdfast\.(steps|events)\b")
 
 
 class Query(NamedTuple):
@@ -31,6 +35,7 @@ class Statement:
     def __init__(self, name: str, sql: str) -> None:
         self.name = name.encode()
         self.sql = sql.encode()
+        self._months: dict[str, Statement] = {}
         self.purpose = sql.splitlines()[0].removeprefix("--").strip()
         kinds = {int(n): (kind, bool(many)) for n, kind, many in _PARAMETER.findall(sql)}
         ordered = [kinds[n] for n in sorted(kinds)]
@@ -41,6 +46,16 @@ class Statement:
         self._scalars = [scalar_encoder(kind) for kind, many in ordered if not many]
         if [many for _, many in ordered] != [True] * len(self._columns) + [False] * len(self._scalars):
             raise ValueError(f"{name}.sql: arrays come before scalars")
+
+    def in_month(self, month: str) -> Statement:
+        """The same on the partitions of one month, for rows that lie there."""
+        found = self._months.get(month)
+        if found is None:
+            found = self._months[month] = copy(self)
+            found.name = b"%b@%b" % (self.name, month.encode())
+            found.sql = _BY_MONTH.sub(rb"holdfast.\1_" + month.encode(), self.sql)
+            TEXTS[found.name] = found.sql
+        return found
 
     def rows(self, batch: Sequence[tuple[Any, ...]], *scalars: Any) -> Query:
         """Bind a batch of rows, column by column."""
@@ -71,12 +86,22 @@ class _Statements:
         self.all = {
             f.name[:-4]: Statement(f.name[:-4], f.read_text()) for f in files.iterdir() if f.name.endswith(".sql")
         }
+        TEXTS.update((statement.name, statement.sql) for statement in self.all.values())
 
     def __getattr__(self, name: str) -> Statement:
         try:
             return self.all[name]
         except KeyError:
             raise AttributeError(f"there is no sql/{name}.sql") from None
+
+
+def base_name(name: str) -> str:
+    """Of a statement, whichever month it names."""
+    return name.partition("@")[0]
+
+
+def is_of_a_month(name: str) -> bool:
+    return "@" in name
 
 
 @cache

@@ -18,7 +18,7 @@ from holdfast.runtime.executor import Executor
 from holdfast.runtime.worker import Worker
 from holdfast.store.lease import Lease
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, PooledSession, Session
-from holdfast.store.statements import SQL, Query
+from holdfast.store.statements import SQL, Query, base_name
 from holdfast.testing.failpoints import STATEMENT_AFTER, STATEMENT_BEFORE, InjectedFault, meet, meet_blocking
 
 _CONTROL: Final = (BEGIN, COMMIT, ROLLBACK)
@@ -129,7 +129,7 @@ def _one_by_one(original: Any) -> Any:
 
         results: list[Any] = []
         for query in queries:
-            before, after = _names(query.name.decode())
+            before, after = _names(base_name(query.name.decode()))
             await meet(*before, cut=cut)
             results += await original(session, [query])
             await meet(*after, cut=cut)

@@ -26,6 +26,23 @@ begin
 end
 $$;
 
+-- A worker may do to a month what it may do to the whole table: statements of the commit path name it.
+create function holdfast.grant_month(parent text, child text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    changeable text;
+begin
+    execute format('grant select, insert on holdfast.%I to holdfast_worker', child);
+    select string_agg(quote_ident(p.column_name), ', ' order by p.column_name) into changeable
+    from information_schema.column_privileges p
+    where p.table_schema = 'holdfast' and p.table_name = parent and p.grantee = 'holdfast_worker'
+        and p.privilege_type = 'UPDATE';
+    if changeable is not null then
+        execute format('grant update (%s) on holdfast.%I to holdfast_worker', changeable, child);
+    end if;
+end
+$$;
+
 -- Attached, not created in place: that locks the parent against other schema changes only, while writers go on.
 -- Rows that already fell into the default partition move over first. The lock timeout stays below the server's
 -- deadlock_timeout, so that in a collision with writers this side gives way.
@@ -43,6 +60,9 @@ begin
     if first is null then
         execute format('alter table holdfast.%I attach partition holdfast.%I default', parent, child);
         return;
+    end if;
+    if parent in ('steps', 'events') then
+        perform holdfast.grant_month(parent, child);
     end if;
     execute format('lock table holdfast.%I in access exclusive mode', rest);
     perform set_config('holdfast.maintenance', 'on', true);
@@ -94,7 +114,8 @@ end
 $$;
 
 revoke all on function
-    holdfast.wanted_partitions, holdfast.attach_partition, holdfast.ensure_partitions, holdfast.partition_alarm
+    holdfast.wanted_partitions, holdfast.grant_month, holdfast.attach_partition, holdfast.ensure_partitions,
+    holdfast.partition_alarm
     from public;
 grant execute on function holdfast.ensure_partitions, holdfast.partition_alarm to holdfast_worker;
 

@@ -41,7 +41,7 @@ $$;
 create function holdfast.check_step_move() returns trigger
 language plpgsql as $$
 begin
-    if strpos(
+    if old.status <> new.status and strpos(
         ' pending>running pending>waiting_decision pending>waiting pending>completed pending>confirmed '
         'pending>rejected pending>failed pending>paused pending>skipped pending>cancelled '
         'running>waiting_decision running>waiting running>completed running>confirmed running>rejected '
@@ -92,8 +92,8 @@ after update of status, completed_at on holdfast.instances for each row when (
 
 create trigger instances_status
 after update of status on holdfast.instances for each row when (
-    old.status <> new.status and (old.status <> 'running' or new.status not in ('completed', 'rolling_back'))
-    and (old.status <> 'rolling_back' or new.status <> 'failed')
+    old.status <> new.status
+    and strpos('runningcompleted runningrolling_back rolling_backfailed', old.status || new.status) = 0
 ) execute function holdfast.check_instance_move();
 
 create function holdfast.refuse_insert() returns trigger
@@ -147,11 +147,10 @@ on holdfast.steps for each row when (
         new.cause, new.input, new.detail)
 ) execute function holdfast.refuse_change('What a step was opened with never changes');
 
+-- Moves of the plain path, from and to in one word.
 create trigger steps_status
 after update of status on holdfast.steps for each row when (
-    old.status <> new.status and (old.status <> 'running' or new.status <> 'completed') and strpos(
-        ' pending>running completed>compensation compensation>rolled_back ',
-        ' ' || old.status || '>' || new.status || ' ') = 0
+    strpos('runningcompleted pendingrunning completedcompensation compensationrolled_back', old.status || new.status) = 0
 ) execute function holdfast.check_step_move();
 
 create trigger steps_kept
