@@ -68,6 +68,7 @@ class Batch(msgspec.Struct, gc=False):
     kept: list[tuple[bytes, str, KeptEvent]]  # (instance, org, the early event)
     children: list[ChildStart]
     point: int = POINT  # what a point of priority weighs, in microseconds of waiting
+    unmade: Sequence[tuple[bytes, int, bytes]] = ()  # (instance, created_at, step) of calls that were counted in vain
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -291,6 +292,8 @@ class _Rows:
             tables["keep_events"].append(
                 (instance, instance[15], e.id, org, e.event, e.payload, actor, e.kept_at, e.expires_at)
             )
+        for instance, at, step in batch.unmade:
+            tables["uncount_calls"].append((instance, instance[15], at, step))
         for c in batch.children:
             self._child(c)
         tables["move_steps"].extend(self.moved.values())
@@ -337,6 +340,7 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "close_steps": lambda b, rows: (b.now, len(rows)),
     "move_steps": lambda _b, rows: (len(rows),),
     "supersede_steps": lambda _b, rows: (len(rows),),
+    "uncount_calls": lambda _b, rows: (len(rows),),
     "resolve_letters": lambda b, _: (b.now,),
     "insert_letters": lambda b, _: (b.now, b.worker),
     "insert_events": lambda b, _: (b.now,),
