@@ -202,7 +202,8 @@ async def test_a_next_call_that_waits_for_its_turn_is_not_made_and_does_not_coun
         assert (await other.wait(instance.id, timeout=10)).status == end
     [step] = [s for s in await engine.steps(instance.id) if s.name == "again"]
     assert (step.status, step.attempts) == ({"failed": "rolled_back", "cancelled": "skipped"}[end], 1)
-    assert step.error is not None and step.error["code"] == "NOT_CALLED_AGAIN"
+    assert step.error is not None
+    assert step.error["code"] == "NOT_CALLED_AGAIN"
 
 
 async def test_a_loser_that_waits_for_its_turn_is_not_called_and_counts_no_call(
