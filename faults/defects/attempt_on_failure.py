@@ -6,4 +6,4 @@ from faults.defects.patching import reword
 
 
 def apply() -> None:
-    reword("claim_work", ("calls = s.calls + 1", "calls = s.calls"))
+    reword("claim_work", ("calls = s.calls + case when l.unrun then 0 else 1 end", "calls = s.calls"))

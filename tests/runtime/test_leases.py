@@ -46,6 +46,8 @@ async def test_a_step_whose_worker_died_ends_as_it_was_declared(engine: Engine, 
         "twice": ("completed", None),
     }
     assert evidence.calls() == 4
+    counted = {flow: [s.attempts for s in await engine.steps(i.id) if s.name == "step"] for flow, i in ended.items()}
+    assert counted == {"once": [1], "never_again": [1], "twice": [2]}
     assert evidence.rows("select attempt from public.calls where instance = %s", started["twice"].id) == [(1,), (2,)]
     assert evidence.ask("select count(*) from holdfast.work") == 0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Branch, Context, Engine, Flow
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow
 from holdfast.core.decision import Decision, Release
 from holdfast.store.queue import NOT_TO_START, TOLD_TO_STOP
 from holdfast.store.stops import add_stops
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 SLOW = 30.0  # seconds between looks nobody asked for: what is told sooner came by a hint
 SOON = 1.0
+COME_LATE = "select count(*) from holdfast.events where type = 'step_finished_late'"
 
 
 class Stand:
@@ -66,6 +67,11 @@ def fork(name: str, width: int, mode: Any = "all") -> Any:
 
 async def statuses(engine: Engine, instance: str) -> dict[str, str]:
     return {step.name: step.status for step in await engine.steps(instance)}
+
+
+async def called(engine: Engine, instance: str) -> set[str]:
+    """The steps whose calls count."""
+    return {step.name for step in await engine.steps(instance) if step.attempts}
 
 
 async def test_an_async_handler_is_cancelled_and_its_runner_goes_on(engine: Engine) -> None:
@@ -158,6 +164,74 @@ async def test_a_plain_function_that_waits_for_a_thread_is_not_begun(engine: Eng
         opened.set()
         assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
     assert len(begun) == 64
+    assert await called(engine, instance.id) == set(begun)
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled"])
+async def test_a_next_call_that_waits_for_its_turn_is_not_made_and_does_not_count(
+    engine: Engine, other: Engine, end: str
+) -> None:
+    """The first call failed, the second was counted and has no runner yet when the instance is taken back."""
+    stand, fail = Stand(), asyncio.Event()
+
+    async def flaky(ctx: Context, data: Any) -> None:
+        await engine.start("standing")
+        await until(lambda: engine.stats().jobs_queued == 1)  # it comes before the next call of this one
+        raise RuntimeError("the first time")
+
+    async def wrong(ctx: Context, data: Any) -> None:
+        await fail.wait()
+        raise DoNotRetry("for good")
+
+    async def undo(ctx: Context, data: Any) -> None:
+        pass
+
+    engine.register("flaky", flaky)
+    engine.register("stand", stand)
+    for handler in (wrong, undo):
+        other.register(handler.__name__, handler)
+    await engine.publish(Flow("standing").step("s0", "stand").build())
+    both = Branch().step("again", "flaky", retries=2).on_failure("un_again", "undo"), Branch().step("wrong", "wrong")
+    await engine.publish(Flow("taken back").fork("both", *both).join("met").build())
+    async with engine.worker(concurrency=1, scan=SLOW, lease=3 * SLOW, grace=0.05), other.worker():
+        instance = await other.start("taken back")
+        await until(lambda: stand.begun and engine.stats().jobs_queued == 1)
+        if end == "cancelled":
+            await other.cancel(instance.id)
+        fail.set()
+        assert (await other.wait(instance.id, timeout=10)).status == end
+    [step] = [s for s in await engine.steps(instance.id) if s.name == "again"]
+    assert (step.status, step.attempts) == ({"failed": "rolled_back", "cancelled": "skipped"}[end], 1)
+    assert step.error is not None
+    assert step.error["code"] == "NOT_CALLED_AGAIN"
+
+
+async def test_a_loser_that_waits_for_its_turn_is_not_called_and_counts_no_call(
+    engine: Engine, other: Engine, evidence: Evidence
+) -> None:
+    """It has lost already when its worker says so."""
+    stand, gates = Stand(), {name: asyncio.Event() for name in ("fast", "after")}
+
+    async def wait(ctx: Context, data: Any) -> None:
+        await gates[ctx.step].wait()
+
+    engine.register("stand", stand)
+    other.register("wait", wait)
+    await engine.publish(Flow("standing").step("s0", "stand").build())
+    slow = Branch().step("slow", "stand").on_failure("un_slow", "wait")  # who can be taken back is asked how it ended
+    race = Flow("race").fork("both", slow, Branch().step("fast", "wait")).join("won", "any")
+    await engine.publish(race.step("after", "wait").build())
+    async with engine.worker(concurrency=1, scan=SLOW, lease=3 * SLOW, grace=0.05), other.worker():
+        await other.start("standing")
+        await until(lambda: stand.begun == ["s0"])
+        instance = await other.start("race")
+        await until(lambda: engine.stats().jobs_queued == 1)
+        gates["fast"].set()
+        await until(lambda: evidence.ask(COME_LATE) == 1)
+        gates["after"].set()
+        assert (await other.wait(instance.id, timeout=10)).status == "completed"
+    [step] = [s for s in await engine.steps(instance.id) if s.name == "slow"]
+    assert (step.status, step.attempts, stand.begun) == ("cancelled", 0, ["s0"])
 
 
 async def test_a_thread_learns_that_its_time_is_up(engine: Engine) -> None:
@@ -186,6 +260,7 @@ async def test_what_waits_for_its_turn_is_not_begun(engine: Engine, other: Engin
         await engine.cancel(instance.id)
         assert (await engine.wait(instance.id, timeout=10)).status == "cancelled"
     assert len(stand.begun) == len(stand.told) == 3
+    assert await called(engine, instance.id) == set(stand.begun)
     found = await statuses(engine, instance.id)
     assert {status for node, status in found.items() if node.startswith("s") and node != "split"} == {"skipped"}
 

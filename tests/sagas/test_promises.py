@@ -222,6 +222,33 @@ def test_a_call_that_was_not_counted_and_one_that_was_not_made() -> None:
             check(tale(rows=rows))
 
 
+def test_a_call_that_was_counted_and_is_not_made_when_its_worker_answers() -> None:
+    rows = [
+        row._replace(outcome="after_cancel", code="NOT_CALLED_AGAIN") if row.node == "b" else row for row in tale().rows
+    ]
+    calls = [call for call in tale().calls if (call.step, call.what) != ("b", "done")]
+    check(tale(rows=rows, calls=calls))
+    with pytest.raises(AssertionError, match="b was called 1 times, 2 were counted"):
+        check(tale(rows=[row._replace(calls=2) if row.node == "b" else row for row in rows], calls=calls))
+
+
+@pytest.mark.parametrize("status", ["skipped", "cancelled"])
+def test_one_call_of_what_was_stopped_may_be_counted_in_vain_unless_its_worker_answered(status: str) -> None:
+    def stopped(calls: int, outcome: str) -> Tale:
+        race = Flow("race").fork("both", step("b"), step("c")).join("won", "any").build()
+        rows = [
+            Row("b", "forward", 0, status, outcome, (1, 0), (2, 0), calls=calls, code="NOT_CALLED_AGAIN"),
+            Row("@abort", "control", 0, "completed", None, (9, 1), (9, 1)),
+        ]
+        return Tale(race, "aborted", rows, [Call(1, "b", 1, "begun", 1)])
+
+    check(stopped(1, "after_cancel"))
+    check(stopped(2, "lost"))
+    for calls, outcome in ((2, "after_cancel"), (3, "lost")):
+        with pytest.raises(AssertionError, match=f"b was called 1 times, {calls} were counted"):
+            check(stopped(calls, outcome))
+
+
 def test_a_call_that_died_with_its_process_is_counted_apart() -> None:
     """Nobody knows whether it began; more than were counted never did."""
     lost = frozenset({7})

@@ -168,6 +168,7 @@ WORKERS = {
     "take_idle_work": {"work_pkey", "steps_pkey"},
     "take_kept_events": {"inbox_pkey"},
     "take_turns": set[str](),
+    "uncount_calls": {"steps_pkey"},
     "update_instances": {"instances_pkey"},
 }
 # What is written within one month is written by the name of its partitions.

@@ -103,7 +103,7 @@ class Executor:
         self.jobs.clear()
         for job in waiting:
             if job.place.behaviour is not Behaviour.CALL and is_meant(job):
-                self._deliver(Item(job.instance, not_begun(job)))
+                self._deliver(Item(job.instance, not_begun(job), unmade=True))
             else:
                 self.jobs.append(job)
 
@@ -164,8 +164,12 @@ class Executor:
     def _fail(self, job: Job, failure: BaseException) -> None:
         if isinstance(failure, asyncio.CancelledError) and _is_cancelled(job):
             raise failure
-        is_obeying = job.told and isinstance(failure, asyncio.CancelledError)
-        self._deliver(Item(job.instance, stopped(job) if is_obeying else failed(job, failure)))
+        if not (job.told and isinstance(failure, asyncio.CancelledError)):
+            self._deliver(Item(job.instance, failed(job, failure)))
+        elif job.thread is not None and job.thread.cancelled():  # no thread has taken it up
+            self._deliver(Item(job.instance, not_begun(job), unmade=True))
+        else:
+            self._deliver(Item(job.instance, stopped(job)))
 
     async def _is_admitted(self, job: Job) -> bool:
         try:

@@ -49,6 +49,7 @@ class Item(msgspec.Struct, gc=False):
     refused_alone: int = 0  # by a guard, in a transaction of its own
     unsure: bool = False  # the answer of a commit with it was lost: it may have been applied
     input: bytes | None = None  # what the step was called with, should its result turn out not to be storable
+    unmade: bool = False  # a result without a call, though the step was leased with one that counts
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
 
 

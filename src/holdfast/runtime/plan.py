@@ -86,6 +86,7 @@ class Plan:
         self.inputs = Inputs()
         self.rollbacks: dict[bytes, Entry] = {}  # those that wait for their history
         self.children: list[ChildStart] = []
+        self.unmade: list[tuple[bytes, int, bytes]] = []  # (instance, created_at, step) of calls that do not count
         self.stale: list[Item] = []  # results that came too late
         self.task: TaskFacts | None = None  # who holds the task that is being decided; its row is locked till the end
         self.unloadable: dict[bytes, HoldfastError] = {}  # definitions that nothing can be decided on
@@ -152,7 +153,7 @@ class Plan:
     def batch(self) -> Batch:
         return Batch(
             self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts,
-            self.kept, self.children, self.point, self.month,
+            self.kept, self.children, self.point, self.month, self.unmade,
         )  # fmt: skip
 
     def _lease(self, dispatch: Dispatch) -> bool:
@@ -272,6 +273,8 @@ class Plan:
             self.receipts.append((item.instance, instance.org, item.receipt or "", receipt.content))
         if decision.keep:
             self._keep(item, instance)
+        if item.unmade:
+            self._uncount(item, instance)
         return bool(decision.needs or decision.children or decision.stops or decision.halts)
 
     def _facts_for(self, item: Item) -> Facts:
@@ -306,6 +309,13 @@ class Plan:
         signal, now = item.signal, self.locked.now
         event = KeptEvent(signal.id, signal.event, signal.raw, item.actor, "", now, now + seconds(self.keep_for))
         self.kept.append((item.instance, before.org, event))
+
+    def _uncount(self, item: Item, before: Instance) -> None:
+        """The step was leased with a call that nobody made: what its row says is how often it was called."""
+        assert isinstance(item.signal, WorkFailed)
+        path, step, state = item.signal.path, item.signal.step, before.state
+        [at] = {t.at for t in (state.tokens.get(path), state.ghosts.get(path)) if t is not None and t.step == step}
+        self.unmade.append((item.instance, at, step))
 
     # --- what could not be applied ---------------------------------------------------------------------------------
 

@@ -29,8 +29,8 @@ def stopped(job: Job) -> WorkFailed:
 
 def not_begun(job: Job) -> WorkFailed:
     """It waited for its turn and is not called. An earlier call may have left something behind all the same."""
-    failure = _STOPPED if job.calls <= 1 else _CALLED_BEFORE
-    return WorkFailed(job.path, job.step, job.fence, failure, job.calls, False, job.input)
+    made = job.calls - 1  # the lease counted one more, which is never made
+    return WorkFailed(job.path, job.step, job.fence, _CALLED_BEFORE if made else _STOPPED, made, False, job.input)
 
 
 def not_run(work: ClaimedWork) -> WorkFailed:

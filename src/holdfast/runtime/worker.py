@@ -397,7 +397,7 @@ class Worker:
             return
         self._committer.snapshots.forget_older(work.instance, work.version)
         if work.calls > most_calls(program, place):
-            self._deliver(Item(work.instance, worn_out(work, place.node.idempotent)))
+            self._deliver(Item(work.instance, worn_out(work, place.node.idempotent), unmade=True))
             return
         self.executor.add(
             Job(

@@ -70,6 +70,7 @@ class Batch(msgspec.Struct, gc=False):
     children: list[ChildStart]
     point: int = POINT  # what a point of priority weighs, in microseconds of waiting
     month: Month | None = None  # where it lies, if that is one month of which we know
+    unmade: Sequence[tuple[bytes, int, bytes]] = ()  # (instance, created_at, step) of calls that were counted in vain
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -293,6 +294,8 @@ class _Rows:
             tables["keep_events"].append(
                 (instance, instance[15], e.id, org, e.event, e.payload, actor, e.kept_at, e.expires_at)
             )
+        for instance, at, step in batch.unmade:
+            tables["uncount_calls"].append((instance, instance[15], at, step))
         for c in batch.children:
             self._child(c)
         tables["move_steps"].extend(self.moved.values())
@@ -339,6 +342,7 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "close_steps": lambda b, rows: (b.now, len(rows)),
     "move_steps": lambda _b, rows: (len(rows),),
     "supersede_steps": lambda _b, rows: (len(rows),),
+    "uncount_calls": lambda _b, rows: (len(rows),),
     "resolve_letters": lambda b, _: (b.now,),
     "insert_letters": lambda b, _: (b.now, b.worker),
     "insert_events": lambda b, _: (b.now,),
