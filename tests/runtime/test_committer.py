@@ -253,14 +253,14 @@ async def test_a_definition_that_was_tampered_with_stops_only_its_own_instances(
 async def test_trouble_with_the_schema_drops_nothing(engine: Engine, evidence: Evidence) -> None:
     engine.register("echo", echo)
     await engine.publish(Flow("parcels").step("echo", "echo").build())
-    evidence.connection.execute("revoke insert on holdfast.events from holdfast_worker")
+    evidence.connection.execute("revoke insert on holdfast.step_receipts from holdfast_worker")
     async with engine.worker():
         keyed = await engine.start("parcels", key="k")
         await until(lambda: engine.stats().batches_retried)
         with pytest.raises(StoreError) as refusal:
             await engine.start("parcels")
         assert refusal.value.code == "STORE_REFUSED"
-        evidence.connection.execute("grant insert on holdfast.events to holdfast_worker")
+        evidence.connection.execute("grant insert on holdfast.step_receipts to holdfast_worker")
         engine.wake()
         assert (await engine.wait(keyed.id, timeout=20)).status == "completed"
     assert evidence.ask("select count(*) from holdfast.dead_letters") == 0
