@@ -20,7 +20,8 @@ PYTHON = {path: path.read_text() for path in SOURCE.rglob("*.py")}
 
 # Run in the role of an organisation, behind row-level security.
 TENANTS = (
-    "list_effects", "list_events", "list_instances", "list_instances_by_business_key", "list_instances_by_status",
+    "list_effects", "list_effects_of_instance", "read_effect", "list_events",
+    "list_instances", "list_instances_by_business_key", "list_instances_by_status",
     "list_steps", "page_events", "page_steps", "read_instance", "list_finished_tasks", "list_open_tasks",
     "list_free_tasks",
     "list_task_events",

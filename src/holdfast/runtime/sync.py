@@ -153,6 +153,8 @@ class SyncEngine:
     workers = _verb(Engine.workers)
     doctor = _verb(Engine.doctor)
     effects = _verb(Engine.effects)
+    list_effects = _verb(Engine.list_effects)
+    get_effect = _verb(Engine.get_effect)
     replay_effect = _verb(Engine.replay_effect)
     tasks = _verb(Engine.tasks)
     inbox = _verb(Engine.inbox)

@@ -11,6 +11,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
 from typing import Annotated, Final
+from uuid import UUID
 
 import msgspec
 from fastapi import Query
@@ -45,6 +46,18 @@ class Listing:
         if position is None:
             return None
         return urlsafe_b64encode(self._digest + position.encode()).rstrip(b"=").decode()
+
+    def start(self, cursor: str | None, after: UUID | None) -> str | None:
+        """Where the page begins: behind an item, for whoever has kept its id, or where a cursor says."""
+        if after is None:
+            return self.position(cursor)
+        if cursor is not None:
+            raise Refused(
+                "Both `after` and `cursor` say where the page begins.",
+                code="FILTER_INVALID",
+                hint="Leave out one of them.",
+            )
+        return str(after)
 
     def position(self, cursor: str | None) -> str | None:
         if cursor is None:

@@ -52,7 +52,9 @@ async def list_tasks(
     )  # fmt: skip
     if instance is not None:
         await sight.instance(instance)
-    last = await _last(sight, listing, cursor, after)
+    last = listing.start(cursor, after)
+    if after is not None:
+        await sight.task(after)
     if mine:
         return await _inbox(sight, listing, status, last, limit)
     found = await sight.engine.tasks(instance, role=role, assignee=assignee, status=status, after=last, limit=limit + 1)
@@ -61,16 +63,6 @@ async def list_tasks(
         items=[TaskView.of(task) for task in await sight.tasks(page)],
         next=listing.cursor(page[-1].id if len(found) > limit else None),
     )
-
-
-async def _last(sight: Sight, listing: Listing, cursor: str | None, after: UUID | None) -> str | None:
-    if after is None:
-        return listing.position(cursor)
-    if cursor is not None:
-        raise Refused(
-            "Both `after` and `cursor` say where the page begins.", code="FILTER_INVALID", hint="Leave out one of them."
-        )
-    return (await sight.task(after)).id
 
 
 async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str | None, limit: int) -> Listed[TaskView]:

@@ -62,8 +62,8 @@ async def get_timeline(instance_id: UUID, sight: CurrentSight) -> Timeline:
     return Timeline(instance=view(sight, instance), entries=shown, truncated=truncated)
 
 
-@router.get("/{instance_id}/effects", operation_id="list_effects", dependencies=[needs(Scope.READ)])
-async def list_effects(instance_id: UUID, sight: CurrentSight) -> EffectList:
+@router.get("/{instance_id}/effects", operation_id="list_instance_effects", dependencies=[needs(Scope.READ)])
+async def list_instance_effects(instance_id: UUID, sight: CurrentSight) -> EffectList:
     """What an instance did to the outside world, oldest first, each with the evidence of its last attempt."""
     await sight.instance(instance_id)
     return EffectList(

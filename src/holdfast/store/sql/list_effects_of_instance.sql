@@ -1,0 +1,5 @@
+-- The effects of one instance, oldest first.
+select t.id, t.instance_id, t.token, t.effect_type, t.target, t.key, t.awaited, t.status, t.attempts, t.max_attempts,
+    t.next_attempt_at, t.payload, t.evidence, t.error, t.created_at, t.completed_at
+from holdfast.effects t where t.instance_id = $1::uuid and t.bucket = $2::smallint and t.org_id = $3::text
+order by t.created_at, t.id
