@@ -179,7 +179,8 @@ SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
     "check_definition", "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows",
-    "list_workers", "load_definition", "prune_workers", "read_flow", "renew_lease", "stop_worker",
+    "list_workers", "load_definition", "page_flows", "page_versions", "prune_workers",
+    "read_flow", "renew_lease", "stop_worker",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.

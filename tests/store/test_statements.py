@@ -27,7 +27,8 @@ TENANTS = (
     "list_task_events",
     "list_tasks_of_assignee", "list_tasks_of_instance", "list_tasks_of_role", "read_task",
     "list_dead_letters", "list_dead_letters_of_instance", "read_dead_letter", "read_runtime",
-    "list_api_keys", "list_flows", "list_instances_by_key", "list_instances_by_parent", "read_flow",
+    "list_api_keys", "list_flows", "page_flows", "page_versions",
+    "list_instances_by_key", "list_instances_by_parent", "read_flow",
 )  # fmt: skip
 # These change the role, so they are sent before any other is taken.
 BEFORE_A_ROLE = ("lend_transaction", "pin_impatiently", "pin_transaction", "use_tenant", "use_worker")

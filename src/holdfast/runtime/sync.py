@@ -137,6 +137,8 @@ class SyncEngine:
     list = _verb(Engine.list)
     instances_by_id = _verb(Engine.instances_by_id)
     flows = _verb(Engine.flows)
+    page_flows = _verb(Engine.page_flows)
+    page_versions = _verb(Engine.page_versions)
     flow = _verb(Engine.flow)
     statistics = _verb(Engine.statistics)
     wait = _verb(Engine.wait)
