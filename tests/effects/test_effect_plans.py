@@ -148,10 +148,13 @@ def _look(db: Db, name: str, values: list[Any]) -> int:
 
 def test_the_effects_of_one_instance_are_found_by_its_key(grown: tuple[Db, Db]) -> None:
     for db in grown:
-        [(instance, bucket, *_)] = _rows(db, "completed", 1)
+        [(instance, bucket, moment, *_)] = _rows(db, "completed", 1)
+        page = [moment, "00000000-0000-0000-0000-000000000000", 51]
         with db.transaction(force_rollback=True):
             be_tenant(db, "acme")
-            plan = measure(db, "list_effects_of_instance", [instance, bucket, "acme"])
+            plan = measure(db, "list_effects_of_instance", [instance, bucket, "acme", *page])
         db.execute("deallocate all")
         assert plan["Actual Rows"] == 1
+        assert {access.index for access in accesses(plan)} == {"effects_pkey"}
+        assert not node_types(plan) & {"Sort", "Incremental Sort"}
         assert buffers(plan) < 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -84,6 +85,33 @@ async def test_pages_follow_one_another_by_cursor_or_by_the_last_effect(flows: S
     cursor = (await get(client, "effects", limit=2))["next"]
     assert (await get(client, "effects", 422, cursor=cursor, kind="whisper"))["code"] == "CURSOR_INVALID"
     assert (await get(client, "effects", 422, cursor=cursor, after=found[0]))["code"] == "FILTER_INVALID"
+
+
+async def test_those_of_one_instance_have_pages_oldest_first(flows: Served) -> None:
+    names = [f"tell-{n}" for n in range(5)]
+    await flows.engine.for_org("acme").publish(
+        {
+            "name": "chatty",
+            "entry": names[0],
+            "nodes": [
+                *({"id": name, "kind": "effect", "handler": "x"} for name in names),
+                {"id": "end", "kind": "end"},
+            ],
+            "edges": [{"id": f"{a}-{b}", "source": a, "target": b} for a, b in pairwise([*names, "end"])],
+        }
+    )
+    client = await operator(flows)
+    id = (await start(client, "chatty", input={}))["id"]
+    await flows.engine.drain()
+    whole = [one.id for one in await flows.engine.for_org("acme").effects(id)]
+    page = await get(client, f"instances/{id}/effects", limit=2)
+    found, sizes = [one["id"] for one in page["items"]], [len(page["items"])]
+    while page["next"] is not None:
+        page = await get(client, f"instances/{id}/effects", limit=2, cursor=page["next"])
+        found += [one["id"] for one in page["items"]]
+        sizes.append(len(page["items"]))
+    assert (found, sizes) == (whole, [2, 2, 1])
+    assert len(set(found)) == 5
 
 
 async def test_one_effect(flows: Served) -> None:

@@ -55,7 +55,7 @@ class RemoteDesk(Caller):
         return self._task(self._http.get(f"/tasks/{id_part(task_id)}"))
 
     def task_events(self, task_id: str) -> list[TaskEvent]:
-        return [taken(TaskEvent, item) for item in self._http.get(f"/tasks/{id_part(task_id)}/events")["items"]]
+        return [taken(TaskEvent, item) for item in self._http.pages(f"/tasks/{id_part(task_id)}/events", EVERYTHING)]
 
     def claim(self, task_id: str, *, by: str, roles: Sequence[str] | None = None) -> Task:
         return self._task(self._act(f"/tasks/{id_part(task_id)}/claim", None, by, **self._roles(roles)))
@@ -152,7 +152,7 @@ class RemoteDesk(Caller):
         return Resolved(done, [id for id in chosen if id not in done], False)
 
     def effects(self, instance_id: str) -> list[Effect]:
-        found = self._http.get(f"/instances/{id_part(instance_id)}/effects")["items"]
+        found = self._http.pages(f"/instances/{id_part(instance_id)}/effects", EVERYTHING)
         return [_effect(item) for item in found]
 
     def list_effects(

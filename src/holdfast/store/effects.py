@@ -9,15 +9,18 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.moments import to_datetime
+from holdfast.core.moments import from_datetime, to_datetime
 from holdfast.store.locks import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL, Query
+from holdfast.store.trail import BEGINNING, Moment
 from holdfast.store.wire import read_int
 
 PAGE: Final = 200  # targets looked at in one round trip
 WINDOW: Final = 500  # effects that are looked at to find those of a kind
 UNDELIVERED: Final = ("pending", "processing", "failed", "dead_letter")
+EffectPlace = tuple[Moment, UUID]  # moment and id: where an effect stands among those of its instance
+FIRST: Final[EffectPlace] = (BEGINNING[0], UUID(int=0))
 STATUSES: Final = (*UNDELIVERED, "completed")
 
 
@@ -142,8 +145,15 @@ async def return_effects(session: Session, claims: Sequence[EffectKey], worker: 
         await session.once(PIN, SQL.return_effects.rows(batch, worker))
 
 
-async def list_effects_of_instance(session: Session, org: str, instance: bytes) -> list[Effect]:
-    query = SQL.list_effects_of_instance.one(instance, instance[15], org)
+def place_of_effect(effect: Effect) -> EffectPlace:
+    return from_datetime(effect.created_at), UUID(effect.id)
+
+
+async def list_effects_of_instance(
+    session: Session, org: str, instance: bytes, after: EffectPlace = FIRST, limit: int | None = None
+) -> list[Effect]:
+    moment, id = after
+    query = SQL.list_effects_of_instance.one(instance, instance[15], org, moment, id.bytes, limit)
     return [_effect(row) for row in await _read(session, org, query)]
 
 

@@ -14,7 +14,7 @@ from holdfast.runtime.effects.kinds import Kinds
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.store import effects
-from holdfast.store.effects import Effect
+from holdfast.store.effects import Effect, EffectPlace
 from holdfast.store.session import Session
 from holdfast.store.trail import check_page
 
@@ -29,8 +29,12 @@ class EffectPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-async def effects_of(session: Session, org: str, instance: Id) -> list[Effect]:
-    return await effects.list_effects_of_instance(session, org, take_id(instance))
+async def effects_of(
+    session: Session, org: str, instance: Id, after: EffectPlace | None, limit: int | None
+) -> list[Effect]:
+    if limit is not None:
+        check_page(limit, "effects")
+    return await effects.list_effects_of_instance(session, org, take_id(instance), after or effects.FIRST, limit)
 
 
 async def list_effects(

@@ -20,7 +20,7 @@ from holdfast.runtime.retention import Retention
 from holdfast.runtime.stuck import Reenqueued
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.doctor import Report
-from holdfast.store.effects import Effect
+from holdfast.store.effects import Effect, EffectPlace
 from holdfast.store.maintenance import Upkeep
 from holdfast.store.reads import Instance
 from holdfast.store.repair import Stuck
@@ -29,10 +29,15 @@ from holdfast.store.workers import WorkerProcess, list_workers
 
 
 class Operating(Reading):
-    async def effects(self, instance_id: Id) -> list[Effect]:
-        """The effects of an instance, oldest first, each with the evidence of its last attempt."""
+    async def effects(
+        self, instance_id: Id, *, after: EffectPlace | None = None, limit: int | None = None
+    ) -> list[Effect]:
+        """The effects of an instance, oldest first, each with the evidence of its last attempt.
+
+        With `limit` a page of them; `after` is the `place_of_effect` the last one of the page before.
+        """
         await self.get(instance_id)
-        return await outbox.effects_of(self._opened(), self.org, instance_id)
+        return await outbox.effects_of(self._opened(), self.org, instance_id, after, limit)
 
     async def list_effects(
         self, *, status: str | None = None, kind: str | None = None, after: Id | None = None, limit: int = 50

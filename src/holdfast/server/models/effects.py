@@ -29,7 +29,3 @@ class EffectView(Model):
     error: Any
     created_at: Moment
     completed_at: Moment | None
-
-
-class EffectList(Model):
-    items: list[EffectView]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Final
 
-import msgspec
 from fastapi import Path, Query, Request
 from fastapi.responses import PlainTextResponse
 
 from holdfast.compiler.graph import dump_graph
 from holdfast.compiler.printed import graph_of, mermaid_of
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound
 from holdfast.server.contract import CHANGES, api_router
 from holdfast.server.identity import CurrentIdentity
 from holdfast.server.models.base import Flag, Listed, Version
@@ -115,14 +114,15 @@ async def list_definition_versions(
 ) -> Listed[DefinitionVersion]:
     """All versions of a flow, newest first; the tenant's own before those that are shared."""
     listing = Listing(engine.org, "versions", name=name)
-    found = await engine.page_versions(name, after=_place(listing.position(cursor)), limit=limit + 1)
+    found = await engine.page_versions(name, after=listing.place(cursor, VersionPlace), limit=limit + 1)
     if not found:
         raise NotFound(
             f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation."
         )
     page = found[:limit]
     return Listed(
-        items=[_version(flow) for flow in page], next=listing.cursor(_end(page[-1]) if len(found) > limit else None)
+        items=[_version(flow) for flow in page],
+        next=listing.cursor_behind(place_of_version(page[-1]) if len(found) > limit else None),
     )
 
 
@@ -148,19 +148,6 @@ async def get_definition_graph(name: FlowName, version: FlowNumber, engine: Tena
 async def get_definition_mermaid(name: FlowName, version: FlowNumber, engine: TenantEngine) -> str:
     """A drawing of the graph, as Mermaid text."""
     return mermaid_of(await engine.flow(name, version))
-
-
-def _end(flow: FlowVersion) -> str:
-    return msgspec.json.encode(place_of_version(flow)).decode()
-
-
-def _place(position: str | None) -> VersionPlace | None:
-    if position is None:
-        return None
-    try:
-        return msgspec.json.decode(position, type=VersionPlace)
-    except msgspec.DecodeError:
-        raise Refused("The cursor cannot be read.", code="CURSOR_INVALID", hint="Take `next` as it came.") from None
 
 
 def _version(flow: FlowVersion) -> DefinitionVersion:

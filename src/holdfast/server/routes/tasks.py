@@ -13,7 +13,7 @@ from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, i
 from holdfast.server.etags import etag, expected_version
 from holdfast.server.idempotency import IdempotencyKey, signal_id
 from holdfast.server.models.base import Flag, Listed, Name
-from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskHistory, TaskStatus, TaskView
+from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskStatus, TaskView
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.scopes import Scope, needs
 from holdfast.server.sight import CurrentSight, Sight
@@ -86,10 +86,18 @@ async def get_task(task_id: UUID, sight: CurrentSight) -> TaskView:
 
 
 @router.get("/{task_id}/events", operation_id="list_task_events", dependencies=[needs(Scope.READ)])
-async def list_task_events(task_id: UUID, sight: CurrentSight) -> TaskHistory:
-    """Who did what with a task."""
+async def list_task_events(
+    task_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[TaskEventView]:
+    """Who did what with a task, oldest first."""
     await sight.task(task_id)
-    return TaskHistory(items=[TaskEventView.of(event) for event in await sight.engine.task_events(task_id)])
+    listing = Listing(sight.engine.org, "task events", task=task_id)
+    found = await sight.engine.task_events(task_id, after=listing.place(cursor, int), limit=limit + 1)
+    shown = found[:limit]
+    return Listed(
+        items=[TaskEventView.of(event) for event in shown],
+        next=listing.cursor_behind(shown[-1].ordinal if len(found) > limit else None),
+    )
 
 
 @router.post("/{task_id}/claim", operation_id="claim_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])
