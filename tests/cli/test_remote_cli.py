@@ -179,7 +179,7 @@ def test_effects_over_http(holdfast_dsn: str, url: str) -> None:
 
     dead = effect("dead_letter")
     assert answered(NOWHERE, "effects", "show", dead["id"], "--url", url) == dead
-    everywhere = ("effects", "list", "--status", "dead_letter", "--kind", "tell", "--url", url)
+    everywhere = ("effects", "list", "--status", "dead_letter", "--kind", "tell", "--flow", "telling", "--url", url)
     assert answered(NOWHERE, *everywhere) == [dead]
     assert answered(NOWHERE, *everywhere, "--after", dead["id"]) == []
     assert "Nobody listens." in str(dead["error"])

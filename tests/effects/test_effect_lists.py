@@ -55,6 +55,10 @@ async def test_what_was_not_delivered_is_listed_newest_first(engine: Engine) -> 
         ({"kind": "dead"}, "41"),
         ({"kind": "heard"}, ""),
         ({"kind": "heard", "status": "completed"}, "3"),
+        ({"flow": "dead"}, "41"),
+        ({"flow": "dead", "kind": "unserved"}, ""),
+        ({"flow": "heard", "status": "completed"}, "3"),
+        ({"flow": "nothing"}, ""),
     ):
         expected = [made[name] for name in names]
         for limit in (1, 2, 50):
@@ -62,11 +66,11 @@ async def test_what_was_not_delivered_is_listed_newest_first(engine: Engine) -> 
             assert (found, max(sizes)) == (expected, min(limit, len(names))), (filters, limit)
 
 
-async def test_one_kind_is_looked_for_in_a_window(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_fits_is_looked_for_in_a_window(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effects, "WINDOW", 3)
     rare = await emit(engine, "rare")
     many = [await emit(engine, "common") for _ in range(4)]
-    assert await walked(engine, 2, kind="rare") == ([rare], [0, 1])
+    assert await walked(engine, 2, kind="rare") == await walked(engine, 2, flow="rare") == ([rare], [0, 1])
     assert (await walked(engine, 2, kind="common"))[0] == many[::-1]
     assert await walked(engine, 2) == ([*many[::-1], rare], [2, 2, 1])
 
@@ -96,6 +100,7 @@ async def test_an_organisation_has_its_own(engine: Engine) -> None:
     [
         ({"status": "lost"}, "STATUS_UNKNOWN"),
         ({"kind": "a\0b"}, "TEXT_INVALID"),
+        ({"flow": "a\0b"}, "TEXT_INVALID"),
         ({"limit": 0}, "LIMIT_INVALID"),
         ({"limit": 1001}, "LIMIT_INVALID"),
         ({"after": "x"}, "ID_INVALID"),

@@ -41,7 +41,7 @@ async def test_an_operator_looks_and_replays(engine: Engine, receiver: Receiver)
     listed = holdfast(engine.dsn, "list", effect.instance_id)
     assert f"{effect.id}  dead_letter" in listed.stdout, listed.stderr
     assert "EFFECT_HTTP_STATUS" in listed.stdout
-    everywhere = holdfast(engine.dsn, "list", "--status", "dead_letter", "--kind", "webhook")
+    everywhere = holdfast(engine.dsn, "list", "--status", "dead_letter", "--kind", "webhook", "--flow", "told")
     assert everywhere.stdout == listed.stdout
     assert json.loads(holdfast(engine.dsn, "list", "--status", "completed", "--json").stdout) == []
     assert "no such effects" in holdfast(engine.dsn, "list", "--after", effect.id).stdout

@@ -265,7 +265,7 @@ RECIPES: Final[dict[str, Recipe]] = {
     ),
     "requeue_dead_letter": _on("POST", f"{_LETTER}/requeue", "letter", lambda wish: {"input": ORDER}),
     "discard_dead_letter": _on("POST", f"{_LETTER}/discard", "letter", _why),
-    "list_effects": _list(f"{API}/effects", "list_effects", {}),
+    "list_effects": _list(f"{API}/effects", "list_effects", {"flow": ("name", "flow")}),
     "get_effect": _on("GET", f"{API}/effects/{{}}", "effect"),
     "replay_effect": _on("POST", f"{API}/effects/{{}}/replay", "effect", _why),
     "list_workers": _plain(f"{API}/workers"),

@@ -68,7 +68,8 @@ async def test_a_list_has_what_was_not_delivered_newest_first(flows: Served) -> 
     assert await ids(client, status="dead_letter") == dead[::-1]
     assert await ids(client, kind="whisper") == [waiting]
     assert await ids(client, kind="tell") == dead[::-1]
-    assert await ids(client, kind="nothing") == []
+    assert await ids(client, flow="hidden") == [waiting]
+    assert await ids(client, kind="nothing") == await ids(client, flow="nothing") == []
     assert (await get(client, "effects", 422, status="lost"))["code"] == "REQUEST_INVALID"
 
 

@@ -156,10 +156,16 @@ class RemoteDesk(Caller):
         return [_effect(item) for item in found]
 
     def list_effects(
-        self, *, status: str | None = None, kind: str | None = None, after: str | None = None, limit: int = 50
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        flow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
     ) -> EffectPage:
         """As much as was asked for, from as many pages as that takes: one may be short although there are more."""
-        found = self._http.pages("/effects", limit, after=_some_id(after), status=status, kind=kind)
+        found = self._http.pages("/effects", limit, after=_some_id(after), status=status, kind=kind, flow=flow)
         return EffectPage([_effect(item) for item in found], None)
 
     def get_effect(self, effect_id: str) -> Effect:

@@ -30,18 +30,19 @@ def list_(
         str | None, typer.Option(help="Only in this status; without it, whatever was not delivered.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Only of this kind: webhook, email …")] = None,
+    flow: Annotated[str | None, typer.Option(help="Only of instances of this flow.")] = None,
     after: Annotated[str | None, typer.Option(help="The last effect of the page before.")] = None,
     limit: Annotated[int, typer.Option(help="At most this many.")] = 50,
     json: Json = False,
 ) -> None:
     """Effects that were not delivered, newest first; or those of one instance."""
     if instance is None:
-        found = _page(status, kind, after, limit)
-    elif status or kind or after:
+        found = _page(status, kind, flow, after, limit)
+    elif status or kind or flow or after:
         raise Refused(
             "An instance's effects are listed whole.",
             code="FILTER_INVALID",
-            hint="Leave out the instance, or --status, --kind and --after.",
+            hint="Leave out the instance, or --status, --kind, --flow and --after.",
         )
     else:
         with place() as engine:
@@ -88,12 +89,12 @@ def _row(effect: Effect) -> tuple[str, ...]:
     return effect.id, effect.status, attempts, effect.kind, f"{effect.target}{problem}"
 
 
-def _page(status: str | None, kind: str | None, after: str | None, limit: int) -> list[Effect]:
+def _page(status: str | None, kind: str | None, flow: str | None, after: str | None, limit: int) -> list[Effect]:
     """From as many pages as it takes: one that is short need not be the last."""
     found: list[Effect] = []
     with place() as engine:
         while True:
-            page = engine.list_effects(status=status, kind=kind, after=after, limit=limit - len(found))
+            page = engine.list_effects(status=status, kind=kind, flow=flow, after=after, limit=limit - len(found))
             found += page.items
             after = page.next
             if after is None or len(found) >= limit:

@@ -17,7 +17,7 @@ from holdfast.store.trail import BEGINNING, Moment
 from holdfast.store.wire import read_int
 
 PAGE: Final = 200  # targets looked at in one round trip
-WINDOW: Final = 500  # effects that are looked at to find those of a kind
+WINDOW: Final = 500  # effects that are looked at to find those that fit
 UNDELIVERED: Final = ("pending", "processing", "failed", "dead_letter")
 EffectPlace = tuple[Moment, UUID]  # moment and id: where an effect stands among those of its instance
 FIRST: Final[EffectPlace] = (BEGINNING[0], UUID(int=0))
@@ -81,6 +81,14 @@ class Effect(msgspec.Struct, frozen=True):
     error: Any
     created_at: datetime
     completed_at: datetime | None
+
+
+class WantedEffects(msgspec.Struct, frozen=True):
+    """Which effects are meant; what is None does not matter."""
+
+    statuses: Sequence[str] = UNDELIVERED
+    kind: str | None = None
+    flow: str | None = None
 
 
 async def list_targets(session: Session, kind: str) -> dict[str, float]:
@@ -158,14 +166,15 @@ async def list_effects_of_instance(
 
 
 async def list_effects(
-    session: Session, org: str, statuses: Sequence[str], kind: str | None, after: bytes | None, limit: int
+    session: Session, org: str, wanted: WantedEffects, after: bytes | None, limit: int
 ) -> tuple[list[Effect], bytes | None]:
     """Newest first, and where the next page begins; None when there is none.
 
-    Those of one kind are looked for among the next few hundred only, so that a rare one does not cost all of history.
+    Those of one kind or flow are looked for among the next few hundred only, so that a rare one does not cost all of
+    history.
     """
-    window = limit + 1 if kind is None else max(limit + 1, WINDOW)
-    query = SQL.list_effects.arrays([statuses], org, after, kind, window, limit + 1)
+    window = limit + 1 if wanted.kind is None and wanted.flow is None else max(limit + 1, WINDOW)
+    query = SQL.list_effects.arrays([wanted.statuses], org, after, wanted.kind, wanted.flow, window, limit + 1)
     seen = await _read(session, org, query)
     fitting = [row for row in seen if row[1] is not None]
     page = [_effect(row[1:]) for row in fitting[:limit]]

@@ -14,7 +14,7 @@ from holdfast.runtime.effects.kinds import Kinds
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.store import effects
-from holdfast.store.effects import Effect, EffectPlace
+from holdfast.store.effects import Effect, EffectPlace, WantedEffects
 from holdfast.store.session import Session
 from holdfast.store.trail import check_page
 
@@ -38,7 +38,7 @@ async def effects_of(
 
 
 async def list_effects(
-    session: Session, org: str, status: str | None, kind: str | None, after: Id | None, limit: int
+    session: Session, org: str, status: str | None, wanted: WantedEffects, after: Id | None, limit: int
 ) -> EffectPage:
     if status is not None and status not in effects.STATUSES:
         raise Refused(
@@ -46,10 +46,12 @@ async def list_effects(
             code="STATUS_UNKNOWN",
             hint=f"One of {', '.join(effects.STATUSES)}.",
         )
-    check_text(kind, "kind of effects")
-    statuses = effects.UNDELIVERED if status is None else (status,)
+    check_text(wanted.kind, "kind of effects")
+    check_text(wanted.flow, "name of the flow")
+    if status is not None:
+        wanted = msgspec.structs.replace(wanted, statuses=(status,))
     start = None if after is None else take_id(after)
-    found, end = await effects.list_effects(session, org, statuses, kind, start, check_page(limit, "effects"))
+    found, end = await effects.list_effects(session, org, wanted, start, check_page(limit, "effects"))
     return EffectPage(found, None if end is None else str(UUID(bytes=end)))
 
 

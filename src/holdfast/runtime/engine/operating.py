@@ -20,7 +20,7 @@ from holdfast.runtime.retention import Retention
 from holdfast.runtime.stuck import Reenqueued
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.doctor import Report
-from holdfast.store.effects import Effect, EffectPlace
+from holdfast.store.effects import Effect, EffectPlace, WantedEffects
 from holdfast.store.maintenance import Upkeep
 from holdfast.store.reads import Instance
 from holdfast.store.repair import Stuck
@@ -40,14 +40,21 @@ class Operating(Reading):
         return await outbox.effects_of(self._opened(), self.org, instance_id, after, limit)
 
     async def list_effects(
-        self, *, status: str | None = None, kind: str | None = None, after: Id | None = None, limit: int = 50
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        flow: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
     ) -> EffectPage:
         """Effects of all instances, newest first; without `status` those that were not delivered, dead ones included.
 
-        `after` is the `next` of the page before. By `kind`, a page may hold less than `limit` although there are
-        more: only `next` tells.
+        `after` is the `next` of the page before. By `kind` or `flow`, a page may hold less than `limit` although
+        there are more: only `next` tells.
         """
-        return await outbox.list_effects(self._opened(), self.org, status, kind, after, limit)
+        wanted = WantedEffects(kind=kind, flow=flow)
+        return await outbox.list_effects(self._opened(), self.org, status, wanted, after, limit)
 
     async def get_effect(self, effect_id: Id) -> Effect:
         """One effect with the evidence of its last attempt."""

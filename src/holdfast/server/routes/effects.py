@@ -26,13 +26,16 @@ async def list_effects(
         EffectStatus | None, Query(description="Only in this status; without it, whatever was not delivered.")
     ] = None,
     kind: Annotated[Name | None, Query(description="Only of this kind: webhook, email …")] = None,
+    flow: Annotated[Name | None, Query(description="Only of instances of this flow.")] = None,
     after: Annotated[UUID | None, Query(description="Instead of a cursor: the last effect of the page before.")] = None,
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[EffectView]:
     """Effects, newest first. Those of instances the caller may not see are left out, so a page may be short."""
-    listing = Listing(sight.engine.org, "effects", status=status, kind=kind)
-    page = await sight.engine.list_effects(status=status, kind=kind, after=listing.start(cursor, after), limit=limit)
+    listing = Listing(sight.engine.org, "effects", status=status, kind=kind, flow=flow)
+    page = await sight.engine.list_effects(
+        status=status, kind=kind, flow=flow, after=listing.start(cursor, after), limit=limit
+    )
     seen = await sight.effects(page.items)
     return Listed(items=[_view(sight, effect) for effect in seen], next=listing.cursor(page.next))
 
