@@ -42,7 +42,7 @@ def test_looks_are_the_same(holdfast_dsn: str, url: str) -> None:
         ("list", "--business-key", "case 1"), ("list", "--since", "1h"), ("flows",), ("flows", "order"),
         ("flows", "order", "--as", "code"), ("flows", "order", "--as", "picture"), ("show", waiting, "--events"),
         ("timeline", dead), ("tasks", "list"), ("tasks", "show", task["id"]), ("tasks", "list", "--instance", waiting),
-        ("dlq", "list"), ("dlq", "show", letter["id"]), ("effects", "list", waiting),
+        ("dlq", "list"), ("dlq", "show", letter["id"]), ("effects", "list", waiting), ("effects", "list"),
     ):  # fmt: skip
         here = told(holdfast_dsn, *words, columns=200)
         there = told(NOWHERE, *words, "--url", url, columns=200)
@@ -151,6 +151,17 @@ def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
     assert (answered(NOWHERE, *replay, "--dry-run")["count"], answered(NOWHERE, *replay)["count"]) == (2, 2)
 
 
+def test_dead_letters_go_on_behind_one_that_is_settled_meanwhile(holdfast_dsn: str, url: str) -> None:
+    for _ in range(3):
+        started(holdfast_dsn, "repair", {})
+    letters = ("dlq", "list", "--url", url)
+    found = [one["id"] for one in answered(NOWHERE, *letters)]
+    [first] = answered(NOWHERE, *letters, "--limit", "1")
+    answered(NOWHERE, "dlq", "replay", first["id"], "--why", "typo", "--by", "ann", "--url", url)
+    assert [one["id"] for one in answered(NOWHERE, *letters, "--after", first["id"])] == found[1:]
+    assert [one["id"] for one in answered(NOWHERE, *letters, "--after", found[1], "--limit", "5")] == found[2:]
+
+
 def test_effects_over_http(holdfast_dsn: str, url: str) -> None:
     LISTENS.clear()
     ann = ("--by", "ann", "--url", url)
@@ -167,9 +178,12 @@ def test_effects_over_http(holdfast_dsn: str, url: str) -> None:
         return found
 
     dead = effect("dead_letter")
-    assert answered(NOWHERE, "effects", "show", id, dead["id"], "--url", url) == dead
+    assert answered(NOWHERE, "effects", "show", dead["id"], "--url", url) == dead
+    everywhere = ("effects", "list", "--status", "dead_letter", "--kind", "tell", "--flow", "telling", "--url", url)
+    assert answered(NOWHERE, *everywhere) == [dead]
+    assert answered(NOWHERE, *everywhere, "--after", dead["id"]) == []
     assert "Nobody listens." in str(dead["error"])
-    assert refused(NOWHERE, "effects", "show", id, id, "--url", url) == (4, "EFFECT_UNKNOWN")
+    assert refused(NOWHERE, "effects", "show", id, "--url", url) == (4, "EFFECT_UNKNOWN")
     LISTENS.set()
     replay = ("effects", "replay", dead["id"], "--reason", "They are back.", *ann)
     assert answered(NOWHERE, *replay) == {"replayed": [dead["id"]]}

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parent.parent / "store"))
 
 from store_plans import Db, accesses, be_tenant, buffers, measure, node_types, pin
 
+from holdfast.store.effects import UNDELIVERED, WINDOW
 from holdfast.testing import copied_database
 
 FEW, MANY = 2_000, 60_000
@@ -24,8 +25,9 @@ _FILL = """
     insert into holdfast.effects (instance_id, bucket, created_at, id, org_id, step_id, step_created_at, token,
         effect_type, payload, key, awaited, status, attempts, max_attempts, next_attempt_at, worker, fence, target,
         completed_at, deadline_at)
-    select i.id, get_byte(uuid_send(i.id), 15), moment, md5(n::text)::uuid, 'acme', i.id, moment, '0@1', 'webhook',
-        '{}', n::text, false,
+    select i.id, get_byte(uuid_send(i.id), 15), moment,
+        (lpad(to_hex((extract(epoch from moment) * 1000)::bigint), 12, '0') || '7abc8' || substr(i.id::text, 21))::uuid,
+        'acme', i.id, moment, '0@1', case n when %(claimed)s + 1 then 'rare' else 'webhook' end, '{}', n::text, false,
         case when n <= %(due)s then 'pending' when n <= %(claimed)s then 'processing' else 'completed' end,
         0, 5, case when mod(n, 3) = 0 then moment + interval '1 year' else moment end,
         case when n between %(due)s + 1 and %(claimed)s then %(worker)s::uuid end, 0, 'host-' || mod(n, 10),
@@ -33,7 +35,7 @@ _FILL = """
         case when n between %(due)s + 1 and %(claimed)s then 'infinity'::timestamptz end
     from (
         select n, (lpad(to_hex(1700000000000 + n), 12, '0') || '7abc8' || substr(md5(n::text), 1, 15))::uuid as id,
-            date_trunc('month', clock_timestamp()) as moment
+            date_trunc('month', clock_timestamp()) + n * interval '1 millisecond' as moment
         from generate_series(1, %(last)s) n
     ) i
 """
@@ -114,12 +116,47 @@ def _touched(db: Db) -> dict[str, int]:
     return found
 
 
+def _lists(db: Db) -> dict[str, tuple[str, list[Any]]]:
+    [(deep,)] = db.execute("select id from holdfast.effects where key = '1500'").fetchall()
+    return {
+        "undelivered": ("list_effects", [list(UNDELIVERED), "acme", None, None, None, 51, 51]),
+        "delivered": ("list_effects", [["completed"], "acme", None, None, None, 51, 51]),
+        "deep in the pages": ("list_effects", [["completed"], "acme", deep, None, None, 51, 51]),
+        "of a rare kind": ("list_effects", [["completed"], "acme", None, "rare", None, WINDOW, 51]),
+        "of a rare flow": ("list_effects", [["completed"], "acme", None, None, "rare", WINDOW, 51]),
+        "one": ("read_effect", [deep, "acme"]),
+    }
+
+
+def test_a_page_costs_the_same_whatever_was_delivered(grown: tuple[Db, Db]) -> None:
+    cost = [{what: _look(db, *asked) for what, asked in _lists(db).items()} for db in grown]
+    for what, few in cost[0].items():
+        # One more level of a B-tree for each row that is looked up, and for each month, is all that history may cost.
+        looked_up = WINDOW if what == "of a rare flow" else 51
+        assert cost[1][what] <= few + looked_up + 20, (what, cost)
+
+
+def _look(db: Db, name: str, values: list[Any]) -> int:
+    with db.transaction(force_rollback=True):
+        be_tenant(db, "acme")
+        plan = measure(db, name, values)
+    db.execute("deallocate all")
+    used = {access.index for access in accesses(plan)}
+    by_key = {"effects_pkey", "instances_pkey"} if name == "list_effects" else set[str]()
+    assert used == {"effects_org_id_status_id_idx", *by_key}, (name, used)
+    assert plan["Actual Rows"] == (1 if name == "read_effect" else values[5])
+    return buffers(plan)
+
+
 def test_the_effects_of_one_instance_are_found_by_its_key(grown: tuple[Db, Db]) -> None:
     for db in grown:
-        [(instance, bucket, *_)] = _rows(db, "completed", 1)
+        [(instance, bucket, moment, *_)] = _rows(db, "completed", 1)
+        page = [moment, "00000000-0000-0000-0000-000000000000", 51]
         with db.transaction(force_rollback=True):
             be_tenant(db, "acme")
-            plan = measure(db, "list_effects", [instance, bucket, "acme"])
+            plan = measure(db, "list_effects_of_instance", [instance, bucket, "acme", *page])
         db.execute("deallocate all")
         assert plan["Actual Rows"] == 1
+        assert {access.index for access in accesses(plan)} == {"effects_pkey"}
+        assert not node_types(plan) & {"Sort", "Incremental Sort"}
         assert buffers(plan) < 60

@@ -41,9 +41,15 @@ async def test_an_operator_looks_and_replays(engine: Engine, receiver: Receiver)
     listed = holdfast(engine.dsn, "list", effect.instance_id)
     assert f"{effect.id}  dead_letter" in listed.stdout, listed.stderr
     assert "EFFECT_HTTP_STATUS" in listed.stdout
-    shown = json.loads(holdfast(engine.dsn, "show", effect.instance_id, effect.id, "--json").stdout)
+    everywhere = holdfast(engine.dsn, "list", "--status", "dead_letter", "--kind", "webhook", "--flow", "told")
+    assert everywhere.stdout == listed.stdout
+    assert json.loads(holdfast(engine.dsn, "list", "--status", "completed", "--json").stdout) == []
+    assert "no such effects" in holdfast(engine.dsn, "list", "--after", effect.id).stdout
+    narrowed = holdfast(engine.dsn, "list", effect.instance_id, "--kind", "webhook")
+    assert (narrowed.returncode, "FILTER_INVALID" in narrowed.stderr) == (6, True)
+    shown = json.loads(holdfast(engine.dsn, "show", effect.id, "--json").stdout)
     assert (shown["status"], shown["evidence"]["status"]) == ("dead_letter", 404)
-    unknown = holdfast(engine.dsn, "show", effect.instance_id, effect.instance_id)
+    unknown = holdfast(engine.dsn, "show", effect.instance_id)
     assert (unknown.returncode, "EFFECT_UNKNOWN" in unknown.stderr) == (4, True)
 
     replayed = holdfast(engine.dsn, "replay", effect.id, "--by", "ann", "--reason", "try again", "--json")

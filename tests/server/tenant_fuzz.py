@@ -29,6 +29,7 @@ LISTS: Final = {
     "list_instances": f"{API}/instances",
     "list_tasks": f"{API}/tasks",
     "list_dead_letters": f"{API}/dead-letters",
+    "list_effects": f"{API}/effects",
     "list_workflows": "/ui/workflows",
 }
 # Differ between two answers to the same question.

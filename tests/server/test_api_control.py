@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from api_flows import Service, clerk, decide, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
-from holdfast import DoNotRetry, Engine
-from running import until
+from holdfast import Engine
 
 pytestmark = pytest.mark.anyio
-
-TELLING: dict[str, Any] = {
-    "name": "telling",
-    "entry": "tell",
-    "nodes": [{"id": "tell", "kind": "effect", "handler": "tell", "retry": {"calls": 1}}, {"id": "end", "kind": "end"}],
-    "edges": [{"id": "told", "source": "tell", "target": "end"}],
-}
 
 
 @pytest.fixture
@@ -209,42 +200,3 @@ async def test_workers_and_statistics(flows: Served) -> None:
     assert (flow["flow"], flow["started"]) == ("decision", 1)
     period = {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}
     assert (await get(client, "statistics", 422, **period))["code"] == "PERIOD_INVALID"
-
-
-async def test_a_dead_effect_is_replayed_and_delivered(flows: Served) -> None:
-    heard: list[Any] = []
-    up: list[bool] = []
-
-    def tell(ctx: Any, data: Any) -> Any:
-        if not up:
-            raise DoNotRetry("Nobody listens.")
-        heard.append(data)
-        return {"heard": True}
-
-    flows.engine.register_effect("tell", tell)
-    await flows.engine.for_org("acme").publish(TELLING)
-    client = await operator(flows)
-    id = (await start(client, "telling", input={"n": 7}))["id"]
-
-    async def effect(status: str) -> dict[str, Any] | None:
-        found = (await get(client, f"instances/{id}/effects"))["items"]
-        return found[0] if [one["status"] for one in found] == [status] else None
-
-    async with flows.engine.worker():
-        dead = await until(lambda: effect("dead_letter"))
-        assert (dead["attempts"], dead["kind"], dead["instance_id"]) == (1, "tell", id)
-        stranger = await operator(flows, tenant="other")
-        assert (await post(stranger, f"effects/{dead['id']}/replay", 404))["code"] == "EFFECT_NOT_DEAD"
-        up.append(True)
-        replayed = await post(client, f"effects/{dead['id']}/replay", 200, {"reason": "They are back."})
-        assert (replayed["id"], replayed["key"]) == (dead["id"], dead["key"])
-        done = await until(lambda: effect("completed"))
-        assert (done["attempts"], len(heard)) == (2, 1)
-    events = (await get(client, f"instances/{id}/events"))["items"]
-    assert ("effect_replayed", "olga") in {(e["type"], e["actor"]) for e in events}
-
-
-async def test_an_effect_that_is_not_there_cannot_be_replayed(flows: Served) -> None:
-    client = await operator(flows)
-    id = (await start(client))["id"]
-    assert (await post(client, f"effects/{id}/replay", 404))["code"] == "EFFECT_NOT_DEAD"

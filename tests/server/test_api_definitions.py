@@ -8,6 +8,8 @@ import pytest
 from api_flows import DECISION, REVIEW_YAML, clerk, get, operator, post
 from http_server import Served
 
+from holdfast.server.pages import Listing
+
 pytestmark = pytest.mark.anyio
 
 YAML = {"content-type": "application/yaml"}
@@ -140,6 +142,37 @@ async def test_lists_have_pages(server: Served) -> None:
         await post(client, "definitions", body={**DECISION, "name": f"other-{version}"})
     assert await _all(client, "definitions", 3) == ["decision 3", "other-1 1", "other-2 1", "other-3 1"]
     assert await _all(client, "definitions/decision/versions", 2) == ["decision 3", "decision 2", "decision 1"]
+
+
+async def test_pages_hold_what_is_shared_behind_what_is_the_tenants_own(server: Served) -> None:
+    shared, client = server.engine.for_org("_system"), await operator(server)
+    for version in (1, 2, 3, 4):
+        await shared.publish({**DECISION, "version": version})
+    await shared.publish({**DECISION, "name": "before"})
+    for version in (2, 3):
+        await post(client, "definitions", body={**DECISION, "version": version, "policy": {"data": "context"}})
+    expected = ["decision 3", "decision 2", "decision 4", "decision 3", "decision 2", "decision 1"]
+    for limit in (1, 2, 6):
+        assert await _all(client, "definitions", limit) == ["before 1", "decision 3"]
+        assert await _all(client, "definitions/decision/versions", limit) == expected
+    told = (await get(client, "definitions/decision/versions"))["items"]
+    assert [one["shared"] for one in told] == [False] * 2 + [True] * 4
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        "x",
+        "2",
+        '{"shared":false,"version":99999999999,"kind":"saga"}',
+        '{"shared":false,"version":1,"kind":"\\u0000"}',
+    ],
+)
+async def test_a_cursor_of_ones_own_making_is_refused(server: Served, position: str) -> None:
+    client = await operator(server)
+    await post(client, "definitions", body=DECISION)
+    forged = Listing("acme", "versions", name="decision").cursor(position)
+    assert (await get(client, "definitions/decision/versions", 422, cursor=forged))["code"] == "CURSOR_INVALID"
 
 
 async def _all(client: Any, path: str, limit: int) -> list[str]:

@@ -9,6 +9,8 @@ import pytest
 from api_flows import clerk, decide, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
+from holdfast.server.pages import Listing
+
 pytestmark = pytest.mark.anyio
 
 
@@ -169,6 +171,16 @@ async def test_a_cursor_belongs_to_one_list_of_one_tenant(flows: Served) -> None
         assert (await get(client, path, 422, cursor=cursor, **query))["code"] == "CURSOR_INVALID"
 
 
+@pytest.mark.parametrize("position", ["x", "[1]", "[1,2,99999]", f"[{2**60},1,1]", f"[1,{2**70},1]", "[1,2,3,4]"])
+async def test_a_cursor_of_ones_own_making_is_refused(flows: Served, position: str) -> None:
+    client = await clerk(flows)
+    id = (await start(client))["id"]
+    for part in ("steps", "events", "effects"):
+        forged = Listing("acme", {"effects": "effects of one"}.get(part, part), instance=id).cursor(position)
+        problem = await get(client, f"instances/{id}/{part}", 422, cursor=forged)
+        assert problem["code"] == "CURSOR_INVALID", part
+
+
 async def test_steps_events_and_the_timeline_tell_what_happened(flows: Served) -> None:
     client = await clerk(flows)
     id = (await start(client, input={"a": 1}))["id"]
@@ -187,7 +199,7 @@ async def test_steps_events_and_the_timeline_tell_what_happened(flows: Served) -
     assert [e["name"] for e in timeline["entries"] if e["kind"] == "step"] == ["ask", "do", "end"]
     assert [e["name"] for e in timeline["entries"] if e["kind"] == "task"] == ["ask"]
     assert timeline["instance"]["status"] == "completed"
-    assert await get(client, f"instances/{id}/effects") == {"items": []}
+    assert await get(client, f"instances/{id}/effects") == {"items": [], "next": None}
 
 
 async def test_what_does_not_exist_is_not_found(flows: Served) -> None:

@@ -10,6 +10,7 @@ from api_flows import REVIEW_YAML, clerk, get, operator, post, publish_flows, re
 from http_server import Served
 
 from holdfast.compiler.steps import load_steps
+from holdfast.errors import Refused
 from holdfast.runtime import inbox
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +74,27 @@ async def test_a_task_is_claimed_by_one_and_decided(flows: Served) -> None:
     assert [(e["type"], e["actor"]) for e in history] == [
         ("created", "system"), ("claimed", "carla"), ("completed", "carla"),
     ]  # fmt: skip
+
+
+async def test_the_history_of_a_task_has_pages(flows: Served) -> None:
+    carla = await clerk(flows)
+    [task] = await _tasks(flows, carla)
+    path = f"tasks/{task['id']}"
+    for verb in ("claim", "release", "claim", "release"):
+        await post(carla, f"{path}/{verb}")
+    page = await get(carla, f"{path}/events", limit=2)
+    told, sizes = [e["type"] for e in page["items"]], [len(page["items"])]
+    while page["next"] is not None:
+        page = await get(carla, f"{path}/events", limit=2, cursor=page["next"])
+        told += [e["type"] for e in page["items"]]
+        sizes.append(len(page["items"]))
+    assert (told, sizes) == (["created", "claimed", "released", "claimed", "released"], [2, 2, 1])
+    office = flows.engine.for_org("acme")
+    whole = await office.task_events(task["id"])
+    assert [e.type for e in whole] == told
+    assert await office.task_events(task["id"], after=whole[0].ordinal, limit=3) == whole[1:4]
+    with pytest.raises(Refused):
+        await office.task_events(task["id"], limit=0)
 
 
 async def test_hands_change(flows: Served) -> None:

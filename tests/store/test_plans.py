@@ -185,13 +185,14 @@ SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
     "check_definition", "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows",
-    "list_workers", "load_definition", "prune_workers", "read_flow", "renew_lease", "stop_worker",
+    "list_workers", "load_definition", "page_flows", "page_versions", "prune_workers",
+    "read_flow", "renew_lease", "stop_worker",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.
 OUTBOX = {
-    "claim_effects", "finish_effects", "list_claimed_effects", "list_effect_targets", "list_effects", "reclaim_effects",
-    "replay_effects", "return_effects",
+    "claim_effects", "finish_effects", "list_claimed_effects", "list_effect_targets", "list_effects",
+    "list_effects_of_instance", "read_effect", "reclaim_effects", "replay_effects", "return_effects",
 }  # fmt: skip
 
 STATES: dict[str, Callable[[Db], object]] = {

@@ -20,13 +20,15 @@ PYTHON = {path: path.read_text() for path in SOURCE.rglob("*.py")}
 
 # Run in the role of an organisation, behind row-level security.
 TENANTS = (
-    "list_effects", "list_events", "list_instances", "list_instances_by_business_key", "list_instances_by_status",
+    "list_effects", "list_effects_of_instance", "read_effect", "list_events",
+    "list_instances", "list_instances_by_business_key", "list_instances_by_status",
     "list_steps", "page_events", "page_steps", "read_instance", "list_finished_tasks", "list_open_tasks",
     "list_free_tasks",
     "list_task_events",
     "list_tasks_of_assignee", "list_tasks_of_instance", "list_tasks_of_role", "read_task",
     "list_dead_letters", "list_dead_letters_of_instance", "read_dead_letter", "read_runtime",
-    "list_api_keys", "list_flows", "list_instances_by_key", "list_instances_by_parent", "read_flow",
+    "list_api_keys", "list_flows", "page_flows", "page_versions",
+    "list_instances_by_key", "list_instances_by_parent", "read_flow",
 )  # fmt: skip
 # These change the role, so they are sent before any other is taken.
 BEFORE_A_ROLE = ("lend_transaction", "pin_impatiently", "pin_transaction", "use_tenant", "use_worker")

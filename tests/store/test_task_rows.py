@@ -443,3 +443,16 @@ def test_tasks_that_are_over_cost_an_inbox_nothing(grown: tuple[Db, Db], inbox: 
     few, many = touched
     assert many <= few + 160, touched  # a level more of a B-tree for each of a hundred rows at most
     assert few <= 500, touched
+
+
+@pytest.mark.parametrize("inbox", ["of a person", "of nobody known"])
+def test_no_other_index_can_take_the_place_of_the_one_of_persons(grown: tuple[Db, Db], inbox: str) -> None:
+    """Whatever the planner believes of how many people have tasks."""
+    name, values, _ = INBOXES[inbox]
+    for db in grown:
+        with db.transaction(force_rollback=True):
+            db.execute("drop index holdfast.tasks_assigned")
+            be_tenant(db, values[0])
+            plan = measure(db, name, values)
+        db.execute("deallocate all")
+        assert {a.index for a in accesses(plan)} <= {None, "tasks_pkey"}

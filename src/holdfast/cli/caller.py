@@ -6,7 +6,7 @@ headers say: there `by` of a verb is the person.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -75,19 +75,6 @@ def taken(kind: type[T], item: Any) -> T:
             code="SERVER_STRANGE",
             hint="Use the `holdfast` of the server's own version.",
         ) from None
-
-
-def page(items: Iterable[dict[str, Any]], after: str | None, limit: int) -> list[dict[str, Any]]:
-    """What comes behind an item, as pages of an engine do."""
-    found: list[dict[str, Any]] = []
-    is_behind = after is None
-    for item in items:
-        if is_behind:
-            found.append(item)
-            if len(found) == limit:
-                break
-        is_behind = is_behind or item["id"] == after
-    return found
 
 
 def given(**fields: Any) -> dict[str, Any]:

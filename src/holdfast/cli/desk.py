@@ -7,9 +7,10 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
 
-from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, page, taken
+from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, taken
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.dead_letters import LetterFilter, Resolved
+from holdfast.runtime.effects.outbox import EffectPage
 from holdfast.runtime.inbox import Inbox
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.effects import Effect
@@ -54,7 +55,7 @@ class RemoteDesk(Caller):
         return self._task(self._http.get(f"/tasks/{id_part(task_id)}"))
 
     def task_events(self, task_id: str) -> list[TaskEvent]:
-        return [taken(TaskEvent, item) for item in self._http.get(f"/tasks/{id_part(task_id)}/events")["items"]]
+        return [taken(TaskEvent, item) for item in self._http.pages(f"/tasks/{id_part(task_id)}/events", EVERYTHING)]
 
     def claim(self, task_id: str, *, by: str, roles: Sequence[str] | None = None) -> Task:
         return self._task(self._act(f"/tasks/{id_part(task_id)}/claim", None, by, **self._roles(roles)))
@@ -90,9 +91,10 @@ class RemoteDesk(Caller):
         after: str | None = None,
         limit: int = 50,
     ) -> list[DeadLetter]:
-        most = EVERYTHING if after else limit
-        found = self._http.pages("/dead-letters", most, instance=_some_id(instance_id), reason=reason, source=source)
-        return [taken(DeadLetter, item) for item in page(found, after, limit)]
+        found = self._http.pages(
+            "/dead-letters", limit, after=_some_id(after), instance=_some_id(instance_id), reason=reason, source=source
+        )
+        return [taken(DeadLetter, item) for item in found]
 
     def dead_letter(self, letter_id: str) -> DeadLetter:
         return taken(DeadLetter, self._http.get(f"/dead-letters/{id_part(letter_id)}"))
@@ -150,12 +152,27 @@ class RemoteDesk(Caller):
         return Resolved(done, [id for id in chosen if id not in done], False)
 
     def effects(self, instance_id: str) -> list[Effect]:
-        found = self._http.get(f"/instances/{id_part(instance_id)}/effects")["items"]
-        return [taken(Effect, {"config": None, **item}) for item in found]
+        found = self._http.pages(f"/instances/{id_part(instance_id)}/effects", EVERYTHING)
+        return [_effect(item) for item in found]
+
+    def list_effects(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        flow: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> EffectPage:
+        """As much as was asked for, from as many pages as that takes: one may be short although there are more."""
+        found = self._http.pages("/effects", limit, after=_some_id(after), status=status, kind=kind, flow=flow)
+        return EffectPage([_effect(item) for item in found], None)
+
+    def get_effect(self, effect_id: str) -> Effect:
+        return _effect(self._http.get(f"/effects/{id_part(effect_id)}"))
 
     def replay_effect(self, effect_id: str, *, by: str | None = None, reason: str | None = None) -> Effect:
-        done = self._act(f"/effects/{id_part(effect_id)}/replay", given(reason=reason), by)
-        return taken(Effect, {"config": None, **done})
+        return _effect(self._act(f"/effects/{id_part(effect_id)}/replay", given(reason=reason), by))
 
     def _matching(self, filter: LetterFilter | None) -> list[DeadLetter]:
         if filter is None:
@@ -192,6 +209,11 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 def _inputs_for(ids: Sequence[str], inputs: Mapping[str, Any] | None) -> dict[str, Any]:
     mine = {id: input for id, input in (inputs or {}).items() if id in ids}
     return {"inputs": mine} if mine else {}
+
+
+def _effect(item: dict[str, Any]) -> Effect:
+    """What a node is configured with is not told over HTTP."""
+    return taken(Effect, {"config": None, **item})
 
 
 def _resolved(answer: dict[str, Any]) -> Resolved:

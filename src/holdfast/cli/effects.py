@@ -1,4 +1,4 @@
-"""`holdfast effects`: look at the outbox of an instance, and let what was given up on be delivered again."""
+"""`holdfast effects`: look at the outbox, and let what was given up on be delivered again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.output import say, show, table, tracked
 from holdfast.cli.place import anywhere, place
-from holdfast.errors import NotFound
+from holdfast.errors import Refused
 from holdfast.store.effects import Effect
 
 effects = typer.Typer(
@@ -18,39 +18,52 @@ effects = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-InstanceId = Annotated[str, typer.Argument(metavar="INSTANCE", help="The instance's id.")]
 
 
 @effects.command("list")
 @anywhere
-def list_(instance: InstanceId, json: Json = False) -> None:
-    """The effects of an instance, oldest first."""
-    found = _list(instance)
+def list_(
+    instance: Annotated[
+        str | None, typer.Argument(metavar="[INSTANCE]", help="All effects of this instance, oldest first.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only in this status; without it, whatever was not delivered.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of this kind: webhook, email …")] = None,
+    flow: Annotated[str | None, typer.Option(help="Only of instances of this flow.")] = None,
+    after: Annotated[str | None, typer.Option(help="The last effect of the page before.")] = None,
+    limit: Annotated[int, typer.Option(help="At most this many.")] = 50,
+    json: Json = False,
+) -> None:
+    """Effects that were not delivered, newest first; or those of one instance."""
+    if instance is None:
+        found = _page(status, kind, flow, after, limit)
+    elif status or kind or flow or after:
+        raise Refused(
+            "An instance's effects are listed whole.",
+            code="FILTER_INVALID",
+            hint="Leave out the instance, or --status, --kind, --flow and --after.",
+        )
+    else:
+        with place() as engine:
+            found = engine.effects(instance)
     if json:
         print(text_json.dumps([msgspec.to_builtins(effect) for effect in found], default=str))
-        return
-    if found:
+    elif found:
         table(("id", "status", "attempts", "kind", "target"), [_row(effect) for effect in found])
     else:
-        say("The instance has no effects.")
+        say("There are no such effects." if instance is None else "The instance has no effects.")
 
 
 @effects.command("show")
 @anywhere
 def show_(
-    instance: InstanceId,
     effect: Annotated[str, typer.Argument(metavar="EFFECT", help="The effect's id.")],
     json: Json = False,
 ) -> None:
     """One effect with what it was asked to do and the evidence of its last attempt."""
-    found = next((one for one in _list(instance) if one.id == effect), None)
-    if found is None:
-        raise NotFound(
-            f"The instance {instance} has no effect {effect}.",
-            code="EFFECT_UNKNOWN",
-            hint="`holdfast effects list INSTANCE` shows those it has.",
-        )
-    show(msgspec.to_builtins(found), json=json)
+    with place() as engine:
+        show(msgspec.to_builtins(engine.get_effect(effect)), json=json)
 
 
 @effects.command()
@@ -76,6 +89,13 @@ def _row(effect: Effect) -> tuple[str, ...]:
     return effect.id, effect.status, attempts, effect.kind, f"{effect.target}{problem}"
 
 
-def _list(instance: str) -> list[Effect]:
+def _page(status: str | None, kind: str | None, flow: str | None, after: str | None, limit: int) -> list[Effect]:
+    """From as many pages as it takes: one that is short need not be the last."""
+    found: list[Effect] = []
     with place() as engine:
-        return engine.effects(instance)
+        while True:
+            page = engine.list_effects(status=status, kind=kind, flow=flow, after=after, limit=limit - len(found))
+            found += page.items
+            after = page.next
+            if after is None or len(found) >= limit:
+                return found

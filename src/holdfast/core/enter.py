@@ -10,7 +10,7 @@ import msgspec
 from holdfast.compiler.graph import Behaviour
 from holdfast.core.decision import Call, Child, Dispatch, EarlyEvents, Effect, KeyWait
 from holdfast.core.failure import fail_entry, no_edge
-from holdfast.core.ids import derived_id, token_id, wait_id
+from holdfast.core.ids import derived_id, effect_id, effect_key, token_id, wait_id
 from holdfast.core.leave import hold, leave_with_output
 from holdfast.core.moments import seconds, to_iso
 from holdfast.core.overtime import begin_not
@@ -206,7 +206,9 @@ def _enter_timer(turn: Turn, place: Place, move: Move) -> None:
 def _enter_emit(turn: Turn, place: Place, move: Move) -> None:
     raw = turn.input_for(place, move.raw)
     if place.node.awaits:
-        wait = Wait(wait_id(token_id(move.path, move.hop), move.run, "receipt"), "receipt", ref=_effect_id(turn, move))
+        token = token_id(move.path, move.hop)
+        effect = effect_id(turn.now, turn.instance.id, token, move.run)
+        wait = Wait(wait_id(token, move.run, "receipt"), "receipt", ref=effect)
         step = _rest(turn, place, move, (wait,), raw, StepStatus.WAITING)
         _emit(turn, place, move, step, raw)
         return
@@ -222,16 +224,12 @@ def _enter_emit(turn: Turn, place: Place, move: Move) -> None:
     turn.moves.append(Move(move.path, move.hop + 1, way.target, move.raw, move.held, place.id, fence=move.fence))
 
 
-def _effect_id(turn: Turn, move: Move) -> bytes:
-    instance = turn.instance.id
-    return derived_id(instance[15], instance, token_id(move.path, move.hop).encode(), b"%d" % move.run, b"effect")
-
-
 def _emit(turn: Turn, place: Place, move: Move, step: bytes, raw: bytes) -> None:
-    node, token = place.node, token_id(move.path, move.hop)
-    effect, type = _effect_id(turn, move), node.handler or node.kind
+    node, instance, token = place.node, turn.instance.id, token_id(move.path, move.hop)
+    effect, type = effect_id(turn.now, instance, token, move.run), node.handler or node.kind
     payload = encode({"config": node.config, "data": msgspec.Raw(raw), **_delivery_limits(place)})
-    turn.effects = [*turn.effects, Effect(effect, step, token, type, payload, effect.hex(), node.awaits)]
+    key = effect_key(instance, token, move.run)
+    turn.effects = [*turn.effects, Effect(effect, step, token, type, payload, key, node.awaits)]
     turn.note("effect_emitted", place.id, token, {"effect": effect.hex(), "type": type})
 
 

@@ -38,7 +38,7 @@ def step_id(now: int, key: bytes, bucket: int) -> bytes:
 
 
 def derived_id(bucket: int, *parts: bytes) -> bytes:
-    """An id that follows from others: timers, children, effects, signals the engine makes itself."""
+    """An id that follows from others: timers, children, signals the engine makes itself."""
     digest = sha256(b"|".join(parts)).digest()
     version, variant = 0x80 | digest[6] & 0x0F, 0x80 | digest[8] & 0x3F
     return b"%b%c%b%c%b%c" % (digest[:6], version, digest[7:8], variant, digest[9:15], bucket)
@@ -46,6 +46,16 @@ def derived_id(bucket: int, *parts: bytes) -> bytes:
 
 def task_id(now: int, instance: bytes, token: str, run: int) -> bytes:
     return step_id(now, sha256(b"%b|%b|%d|task" % (instance, token.encode(), run)).digest(), instance[15])
+
+
+def effect_key(instance: bytes, token: str, run: int) -> str:
+    """What the outside world knows an effect by; it follows from the visit alone, whenever that is decided."""
+    return derived_id(instance[15], instance, token.encode(), b"%d" % run, b"effect").hex()
+
+
+def effect_id(now: int, instance: bytes, token: str, run: int) -> bytes:
+    """Of its row, and of its dead letter: the newest come last, so lists of them are short walks."""
+    return step_id(now, bytes.fromhex(effect_key(instance, token, run)), instance[15])
 
 
 def letter_id(now: int, step: bytes) -> bytes:

@@ -23,9 +23,11 @@ from holdfast.store import tasks as store
 from holdfast.store.borrowed import BorrowedVerbs
 from holdfast.store.session import Session
 from holdfast.store.tasks import MOST_URGENT, NEVER, Position, Task, TaskEvent
+from holdfast.store.trail import check_page
 
 Id = str | UUID
 TRIES: Final = 20
+MOST_ORDINAL: Final = 2**31 - 1
 MOST_DECISION_BYTES: Final = 200
 
 
@@ -46,9 +48,12 @@ class Tasks:
             raise unknown_task(id)
         return found
 
-    async def events(self, id: Id) -> list[TaskEvent]:
+    async def events(self, id: Id, after: int | None, limit: int | None) -> list[TaskEvent]:
+        if limit is not None:
+            check_page(limit, "events")
         await self.get(id)
-        return await store.list_task_events(self._session, self._org, take_id(id))
+        start = -1 if after is None else max(-1, min(after, MOST_ORDINAL))
+        return await store.list_task_events(self._session, self._org, take_id(id), start, limit)
 
     async def list(
         self,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
+from uuid import UUID
 
 import msgspec
 from fastapi import Query
@@ -21,6 +22,8 @@ MOST_ITEMS: Final = 200
 USUAL_ITEMS: Final = 50
 MOST_CURSOR: Final = 500
 DIGEST: Final = 8
+
+P = TypeVar("P")
 
 Cursor = Annotated[
     str | None,
@@ -45,6 +48,30 @@ class Listing:
         if position is None:
             return None
         return urlsafe_b64encode(self._digest + position.encode()).rstrip(b"=").decode()
+
+    def cursor_behind(self, place: object | None) -> str | None:
+        """The cursor of a list whose items stand at more than one value."""
+        return None if place is None else self.cursor(msgspec.json.encode(place).decode())
+
+    def place(self, cursor: str | None, kind: type[P]) -> P | None:
+        """What `cursor_behind` was given. Anybody can make a cursor up, so what it holds is checked."""
+        position = self.position(cursor)
+        try:
+            return None if position is None else msgspec.json.decode(position, type=kind)
+        except (msgspec.DecodeError, UnicodeError):
+            raise _invalid() from None
+
+    def start(self, cursor: str | None, after: UUID | None) -> str | None:
+        """Where the page begins: behind an item, for whoever has kept its id, or where a cursor says."""
+        if after is None:
+            return self.position(cursor)
+        if cursor is not None:
+            raise Refused(
+                "Both `after` and `cursor` say where the page begins.",
+                code="FILTER_INVALID",
+                hint="Leave out one of them.",
+            )
+        return str(after)
 
     def position(self, cursor: str | None) -> str | None:
         if cursor is None:

@@ -19,6 +19,7 @@ from fastapi import Depends, Request
 
 from holdfast.compiler.compiled import Compiled
 from holdfast.errors import Conflict, DefinitionError, NotFound
+from holdfast.runtime.effects.outbox import unknown_effect
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.steps.people import UNREADABLE, Named, Person, is_asked, is_within, may_see, named_in, sees_step
 from holdfast.runtime.steps.starting import PARTITION
@@ -29,6 +30,7 @@ from holdfast.server.auth.capabilities import ANY, granted
 from holdfast.server.identity import Identity, current_identity
 from holdfast.server.scopes import Scope, current_scopes
 from holdfast.server.tenants import tenant_engine
+from holdfast.store.effects import Effect
 from holdfast.store.reads import Instance
 from holdfast.store.tasks import Task
 
@@ -157,6 +159,22 @@ class Sight:
             for task in found
             if task.instance_id in seen and (is_asked(task, caller) or seen[task.instance_id](task.node))
         ]
+
+    # --- effects ---------------------------------------------------------------------------------------------------
+
+    async def effect(self, id: UUID) -> Effect:
+        found = await self.engine.get_effect(id)
+        if not await self.effects([found]):
+            raise unknown_effect(id)
+        return found
+
+    async def effects(self, found: Sequence[Effect]) -> list[Effect]:
+        """Those of instances that one may see."""
+        if self.operates:
+            return list(found)
+        behind = await self.engine.instances_by_id({effect.instance_id for effect in found})
+        seen = {one.id for one in await self.instances(list(behind.values()))}
+        return [effect for effect in found if effect.instance_id in seen]
 
     # --- words -----------------------------------------------------------------------------------------------------
 

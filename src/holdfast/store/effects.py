@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
-from holdfast.core.moments import to_datetime
+from holdfast.core.moments import from_datetime, to_datetime
 from holdfast.store.locks import PIN
 from holdfast.store.session import Session, rows
-from holdfast.store.statements import SQL
+from holdfast.store.statements import SQL, Query
+from holdfast.store.trail import BEGINNING, Moment
 from holdfast.store.wire import read_int
 
-PAGE = 200  # targets looked at in one round trip
+PAGE: Final = 200  # targets looked at in one round trip
+WINDOW: Final = 500  # effects that are looked at to find those that fit
+UNDELIVERED: Final = ("pending", "processing", "failed", "dead_letter")
+EffectPlace = tuple[Moment, UUID]  # moment and id: where an effect stands among those of its instance
+FIRST: Final[EffectPlace] = (BEGINNING[0], UUID(int=0))
+STATUSES: Final = (*UNDELIVERED, "completed")
 
 
 class EffectKey(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +81,14 @@ class Effect(msgspec.Struct, frozen=True):
     error: Any
     created_at: datetime
     completed_at: datetime | None
+
+
+class WantedEffects(msgspec.Struct, frozen=True):
+    """Which effects are meant; what is None does not matter."""
+
+    statuses: Sequence[str] = UNDELIVERED
+    kind: str | None = None
+    flow: str | None = None
 
 
 async def list_targets(session: Session, kind: str) -> dict[str, float]:
@@ -139,10 +153,39 @@ async def return_effects(session: Session, claims: Sequence[EffectKey], worker: 
         await session.once(PIN, SQL.return_effects.rows(batch, worker))
 
 
-async def list_effects(session: Session, org: str, instance: bytes) -> list[Effect]:
-    query = SQL.list_effects.one(instance, instance[15], org)
-    results = await session.once(SQL.use_tenant.one(org), query)
-    return [_effect(row) for row in rows(results[1])]
+def place_of_effect(effect: Effect) -> EffectPlace:
+    return from_datetime(effect.created_at), UUID(effect.id)
+
+
+async def list_effects_of_instance(
+    session: Session, org: str, instance: bytes, after: EffectPlace = FIRST, limit: int | None = None
+) -> list[Effect]:
+    moment, id = after
+    query = SQL.list_effects_of_instance.one(instance, instance[15], org, moment, id.bytes, limit)
+    return [_effect(row) for row in await _read(session, org, query)]
+
+
+async def list_effects(
+    session: Session, org: str, wanted: WantedEffects, after: bytes | None, limit: int
+) -> tuple[list[Effect], bytes | None]:
+    """Newest first, and where the next page begins; None when there is none.
+
+    Those of one kind or flow are looked for among the next few hundred only, so that a rare one does not cost all of
+    history.
+    """
+    window = limit + 1 if wanted.kind is None and wanted.flow is None else max(limit + 1, WINDOW)
+    query = SQL.list_effects.arrays([wanted.statuses], org, after, wanted.kind, wanted.flow, window, limit + 1)
+    seen = await _read(session, org, query)
+    fitting = [row for row in seen if row[1] is not None]
+    page = [_effect(row[1:]) for row in fitting[:limit]]
+    if len(fitting) > limit:
+        return page, fitting[limit - 1][0]
+    return page, seen[-1][0] if len(seen) == window else None
+
+
+async def read_effect(session: Session, org: str, id: bytes) -> Effect | None:
+    found = await _read(session, org, SQL.read_effect.one(id, org))
+    return _effect(found[0]) if found else None
 
 
 async def replay_effects(
@@ -154,6 +197,11 @@ async def replay_effects(
     query = SQL.replay_effects.rows([(id, id[15]) for id in sorted(ids)], org, by, reason)
     results = await session.once(PIN, query)
     return [(id, instance) for id, instance in rows(results[1])]
+
+
+async def _read(session: Session, org: str, query: Query) -> list[list[Any]]:
+    results = await session.once(SQL.use_tenant.one(org), query)
+    return rows(results[1])
 
 
 def _effect(row: list[Any]) -> Effect:

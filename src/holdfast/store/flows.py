@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -12,6 +12,9 @@ from holdfast.core.moments import to_datetime
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
+
+SYSTEM: Final = "_system"  # whose flows every organisation may start
+MOST_VERSION: Final = 2**31 - 1
 
 
 class FlowVersion(msgspec.Struct, frozen=True):
@@ -42,6 +45,31 @@ class FlowDocument(FlowVersion, frozen=True):
 
 async def list_flows(session: Session, org: str, name: str | None) -> list[FlowVersion]:
     return [FlowVersion(*_head(row)) for row in await _read(session, org, SQL.list_flows.one(org, name))]
+
+
+class VersionPlace(msgspec.Struct, frozen=True):
+    """Where a version stands among those of its flow: an organisation's own first, the newest first."""
+
+    shared: bool
+    version: Annotated[int, msgspec.Meta(ge=1, le=MOST_VERSION)]
+    kind: Annotated[str, msgspec.Meta(pattern="^[a-z]*$", max_length=20)]
+
+
+NEWEST: Final = VersionPlace(False, MOST_VERSION, "")
+
+
+def place_of_version(flow: FlowVersion) -> VersionPlace:
+    return VersionPlace(flow.org == SYSTEM, flow.version, flow.kind)
+
+
+async def page_flows(session: Session, org: str, after: str, limit: int) -> list[FlowVersion]:
+    """Of each flow the version a start would take, by name."""
+    return [FlowVersion(*_head(row)) for row in await _read(session, org, SQL.page_flows.one(org, after, limit))]
+
+
+async def page_versions(session: Session, org: str, name: str, after: VersionPlace, limit: int) -> list[FlowVersion]:
+    query = SQL.page_versions.one(org, name, after.shared, after.version, after.kind, limit)
+    return [FlowVersion(*_head(row)) for row in await _read(session, org, query)]
 
 
 async def read_flow(session: Session, org: str, name: str, version: int | None) -> FlowDocument | None:

@@ -133,8 +133,11 @@ async def list_tasks_about(session: Session, org: str, instances: Sequence[bytes
     return await _list(session, org, query)
 
 
-async def list_task_events(session: Session, org: str, id: bytes) -> list[TaskEvent]:
-    return [_event(row) for row in await _read(session, org, SQL.list_task_events.one(id, id[15], org))]
+async def list_task_events(
+    session: Session, org: str, id: bytes, after: int = -1, limit: int | None = None
+) -> list[TaskEvent]:
+    query = SQL.list_task_events.one(id, id[15], org, after, limit)
+    return [_event(row) for row in await _read(session, org, query)]
 
 
 async def list_tasks_of_instance(

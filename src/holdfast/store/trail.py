@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from holdfast.core.moments import from_datetime
 from holdfast.errors import Refused
@@ -12,8 +14,9 @@ from holdfast.store.statements import SQL, Query
 
 MOST: Final = 1000
 
-Place = tuple[int, int, int]  # moment, version and ordinal within it
-BEGINNING: Final[Place] = (-(2**57), -1, -1)  # four thousand years before the first instance
+Moment = Annotated[int, msgspec.Meta(ge=-(2**57), le=2**57)]  # four thousand years before and after the first instance
+Place = tuple[Moment, Annotated[int, msgspec.Meta(ge=-1, le=2**62)], Annotated[int, msgspec.Meta(ge=-1, le=2**15 - 1)]]
+BEGINNING: Final[Place] = (-(2**57), -1, -1)  # moment, version and ordinal within it
 
 
 def place_of(found: Step | Event) -> Place:

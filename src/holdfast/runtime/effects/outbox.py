@@ -6,37 +6,76 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from holdfast.errors import NotFound
-from holdfast.runtime.edge import check_text, take_id
+import msgspec
+
+from holdfast.errors import NotFound, Refused
+from holdfast.runtime.edge import Id, check_text, take_id
 from holdfast.runtime.effects.kinds import Kinds
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.store import effects
-from holdfast.store.effects import Effect
+from holdfast.store.effects import Effect, EffectPlace, WantedEffects
 from holdfast.store.session import Session
+from holdfast.store.trail import check_page
 
 if TYPE_CHECKING:
     from holdfast.runtime.worker import Worker
 
 
-async def list_effects(session: Session, org: str, instance: str | UUID) -> list[Effect]:
-    return await effects.list_effects(session, org, take_id(instance))
+class EffectPage(msgspec.Struct, frozen=True):
+    """Some effects and where the next page begins; None when this is the last one."""
+
+    items: list[Effect]
+    next: str | None
 
 
-async def replay_effect(session: Session, org: str, id: str | UUID, by: str | None, reason: str | None) -> Effect:
+async def effects_of(
+    session: Session, org: str, instance: Id, after: EffectPlace | None, limit: int | None
+) -> list[Effect]:
+    if limit is not None:
+        check_page(limit, "effects")
+    return await effects.list_effects_of_instance(session, org, take_id(instance), after or effects.FIRST, limit)
+
+
+async def list_effects(
+    session: Session, org: str, status: str | None, wanted: WantedEffects, after: Id | None, limit: int
+) -> EffectPage:
+    if status is not None and status not in effects.STATUSES:
+        raise Refused(
+            f"There is no status {status!r} of an effect.",
+            code="STATUS_UNKNOWN",
+            hint=f"One of {', '.join(effects.STATUSES)}.",
+        )
+    check_text(wanted.kind, "kind of effects")
+    check_text(wanted.flow, "name of the flow")
+    if status is not None:
+        wanted = msgspec.structs.replace(wanted, statuses=(status,))
+    start = None if after is None else take_id(after)
+    found, end = await effects.list_effects(session, org, wanted, start, check_page(limit, "effects"))
+    return EffectPage(found, None if end is None else str(UUID(bytes=end)))
+
+
+async def get_effect(session: Session, org: str, id: Id) -> Effect:
+    found = await effects.read_effect(session, org, take_id(id))
+    if found is None:
+        raise unknown_effect(id)
+    return found
+
+
+def unknown_effect(id: Id) -> NotFound:
+    return NotFound(f"There is no effect {id}.", code="EFFECT_UNKNOWN", hint="Check the id and the organisation.")
+
+
+async def replay_effect(session: Session, org: str, id: Id, by: str | None, reason: str | None) -> Effect:
     check_text(by, "actor")
     check_text(reason, "reason")
-    wanted = take_id(id)
-    found = await effects.replay_effects(session, org, [wanted], by, reason)
-    if not found:
+    if not await effects.replay_effects(session, org, [take_id(id)], by, reason):
         raise NotFound(
             f"There is no dead effect {id}.",
             code="EFFECT_NOT_DEAD",
             hint="Only an effect that was given up on can be replayed; check the id and the organisation.",
         )
-    [(_, instance)] = found
-    listed = await effects.list_effects(session, org, instance)
-    return next(effect for effect in listed if effect.id == str(UUID(bytes=wanted)))
+    return await get_effect(session, org, id)
 
 
 def attach(worker: Worker, dsn: str, kinds: Kinds, options: EffectOptions, announce: Callable[[], None]) -> None:

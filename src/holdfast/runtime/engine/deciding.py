@@ -49,9 +49,9 @@ class Deciding(Signalling):
     async def task(self, task_id: Id) -> Task:
         return await self._tasks.get(task_id)
 
-    async def task_events(self, task_id: Id) -> list[TaskEvent]:
-        """Who did what with a task."""
-        return await self._tasks.events(task_id)
+    async def task_events(self, task_id: Id, *, after: int | None = None, limit: int | None = None) -> list[TaskEvent]:
+        """Who did what with a task, or a page of it: `after` is the `ordinal` of the last one of the page before."""
+        return await self._tasks.events(task_id, after, limit)
 
     async def claim(
         self,

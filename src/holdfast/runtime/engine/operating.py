@@ -10,6 +10,7 @@ from uuid import UUID
 from holdfast.runtime.dead_letters import Inputs, LetterFilter, Letters, Resolved
 from holdfast.runtime.edge import Id, take_id, take_payload
 from holdfast.runtime.effects import outbox
+from holdfast.runtime.effects.outbox import EffectPage
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.migration import MOST, Migration, Migrator, Which
 from holdfast.runtime.operations import OLD
@@ -19,7 +20,7 @@ from holdfast.runtime.retention import Retention
 from holdfast.runtime.stuck import Reenqueued
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.doctor import Report
-from holdfast.store.effects import Effect
+from holdfast.store.effects import Effect, EffectPlace, WantedEffects
 from holdfast.store.maintenance import Upkeep
 from holdfast.store.reads import Instance
 from holdfast.store.repair import Stuck
@@ -28,10 +29,36 @@ from holdfast.store.workers import WorkerProcess, list_workers
 
 
 class Operating(Reading):
-    async def effects(self, instance_id: Id) -> list[Effect]:
-        """The effects of an instance, oldest first, each with the evidence of its last attempt."""
+    async def effects(
+        self, instance_id: Id, *, after: EffectPlace | None = None, limit: int | None = None
+    ) -> list[Effect]:
+        """The effects of an instance, oldest first, each with the evidence of its last attempt.
+
+        With `limit` a page of them; `after` is the `place_of_effect` the last one of the page before.
+        """
         await self.get(instance_id)
-        return await outbox.list_effects(self._opened(), self.org, instance_id)
+        return await outbox.effects_of(self._opened(), self.org, instance_id, after, limit)
+
+    async def list_effects(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        flow: str | None = None,
+        after: Id | None = None,
+        limit: int = 50,
+    ) -> EffectPage:
+        """Effects of all instances, newest first; without `status` those that were not delivered, dead ones included.
+
+        `after` is the `next` of the page before. By `kind` or `flow`, a page may hold less than `limit` although
+        there are more: only `next` tells.
+        """
+        wanted = WantedEffects(kind=kind, flow=flow)
+        return await outbox.list_effects(self._opened(), self.org, status, wanted, after, limit)
+
+    async def get_effect(self, effect_id: Id) -> Effect:
+        """One effect with the evidence of its last attempt."""
+        return await outbox.get_effect(self._opened(), self.org, effect_id)
 
     async def replay_effect(self, effect_id: Id, *, by: str | None = None, reason: str | None = None) -> Effect:
         """Let a dead effect be delivered again, under the same key and with as many attempts as it had at first."""

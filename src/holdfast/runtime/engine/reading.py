@@ -29,7 +29,16 @@ from holdfast.runtime.views import (
     window_of,
 )
 from holdfast.store import reads
-from holdfast.store.flows import FlowDocument, FlowVersion, list_flows, read_flow
+from holdfast.store.flows import (
+    NEWEST,
+    FlowDocument,
+    FlowVersion,
+    VersionPlace,
+    list_flows,
+    page_flows,
+    page_versions,
+    read_flow,
+)
 from holdfast.store.reads import Event, Instance, Step
 from holdfast.store.runtimes import Runtime, read_runtime
 from holdfast.store.statistics import read_statistics
@@ -137,6 +146,18 @@ class Reading(Base):
         check_text(name, "name of the flow")
         found = await list_flows(self._opened(), self.org, name)
         return found if name is not None else newest(found)
+
+    async def page_flows(self, *, after: str | None = None, limit: int = 50) -> Sequence[FlowVersion]:
+        """A page of the newest versions of all flows, by name; `after` is the name at the end of the page before."""
+        check_text(after, "name of the flow")
+        return await page_flows(self._opened(), self.org, after or "", check_page(limit, "flows"))
+
+    async def page_versions(
+        self, name: str, *, after: VersionPlace | None = None, limit: int = 50
+    ) -> Sequence[FlowVersion]:
+        """A page of the versions of a flow; `after` is the `place_of_version` the last one of the page before."""
+        check_text(name, "name of the flow")
+        return await page_versions(self._opened(), self.org, name, after or NEWEST, check_page(limit, "versions"))
 
     async def flow(self, name: str, version: int | None = None) -> FlowDocument:
         """A published version of a flow, by default the newest: what was written, and the graph that runs."""

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from holdfast.server.models.base import Model, Moment
 
+EffectStatus = Literal["pending", "processing", "completed", "failed", "dead_letter"]
+
 
 class EffectView(Model):
     """One effect, with the evidence of its last attempt. `key` is the same at every attempt."""
@@ -18,7 +20,7 @@ class EffectView(Model):
     target: str
     key: str
     awaited: bool
-    status: Literal["pending", "processing", "completed", "failed", "dead_letter"]
+    status: EffectStatus
     attempts: int
     max_attempts: int
     next_attempt_at: Moment | None
@@ -27,7 +29,3 @@ class EffectView(Model):
     error: Any
     created_at: Moment
     completed_at: Moment | None
-
-
-class EffectList(Model):
-    items: list[EffectView]

@@ -52,10 +52,6 @@ class TaskEventView(Model):
     created_at: Moment
 
 
-class TaskHistory(Model):
-    items: list[TaskEventView]
-
-
 class Handing(Wish):
     """Who gets the task."""
 

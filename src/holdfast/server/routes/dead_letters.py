@@ -27,13 +27,14 @@ async def list_dead_letters(
     instance: Annotated[UUID | None, Query(description="Only of this instance.")] = None,
     reason: Annotated[Name | None, Query(description="Only with this reason.")] = None,
     source: Annotated[Name | None, Query(description="Only of this source: signal, work, effect …")] = None,
+    after: Annotated[UUID | None, Query(description="Instead of a cursor: the last letter of the page before.")] = None,
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[DeadLetterView]:
     """Open dead letters, newest first."""
     listing = Listing(engine.org, "dead letters", instance=instance, reason=reason, source=source)
     found = await engine.dead_letters(
-        instance, reason=reason, source=source, after=listing.position(cursor), limit=limit + 1
+        instance, reason=reason, source=source, after=listing.start(cursor, after), limit=limit + 1
     )
     shown = found[:limit]
     return Listed(

@@ -19,13 +19,12 @@ from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.publications import JSON, YAML, publish_all, read_definitions
 from holdfast.server.scopes import Scope, needs
 from holdfast.server.tenants import TenantEngine
-from holdfast.store.flows import FlowDocument, FlowVersion
+from holdfast.store.flows import SYSTEM, FlowDocument, FlowVersion, VersionPlace, place_of_version
 
 router = api_router("definitions")
 
 FlowName = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00/]+$", examples=["orders.approval"])]
 FlowNumber = Annotated[Version, Path(description="The version.")]
-SYSTEM: Final = "_system"
 _GRAPH: Final[dict[str, Any]] = {
     "name": "parcel",
     "entry": "pack",
@@ -96,8 +95,7 @@ async def list_definitions(
 ) -> Listed[DefinitionVersion]:
     """The newest version of every flow that can be started here, by name."""
     listing = Listing(engine.org, "definitions")
-    after = listing.position(cursor) or ""
-    found = sorted((flow for flow in await engine.flows() if flow.name > after), key=lambda flow: flow.name)
+    found = await engine.page_flows(after=listing.position(cursor), limit=limit + 1)
     page = found[:limit]
     return Listed(
         items=[_version(flow) for flow in page], next=listing.cursor(page[-1].name if len(found) > limit else None)
@@ -114,19 +112,17 @@ async def get_newest_definition(name: FlowName, engine: TenantEngine) -> Definit
 async def list_definition_versions(
     name: FlowName, engine: TenantEngine, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
 ) -> Listed[DefinitionVersion]:
-    """All versions of a flow, newest first."""
+    """All versions of a flow, newest first; the tenant's own before those that are shared."""
     listing = Listing(engine.org, "versions", name=name)
-    below = int(listing.position(cursor) or 2**31)
-    versions = await engine.flows(name)
-    if not versions:
+    found = await engine.page_versions(name, after=listing.place(cursor, VersionPlace), limit=limit + 1)
+    if not found:
         raise NotFound(
             f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation."
         )
-    found = [flow for flow in versions if flow.version < below]
     page = found[:limit]
     return Listed(
         items=[_version(flow) for flow in page],
-        next=listing.cursor(str(page[-1].version) if len(found) > limit else None),
+        next=listing.cursor_behind(place_of_version(page[-1]) if len(found) > limit else None),
     )
 
 

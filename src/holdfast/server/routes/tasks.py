@@ -13,7 +13,7 @@ from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, i
 from holdfast.server.etags import etag, expected_version
 from holdfast.server.idempotency import IdempotencyKey, signal_id
 from holdfast.server.models.base import Flag, Listed, Name
-from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskHistory, TaskStatus, TaskView
+from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskStatus, TaskView
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.scopes import Scope, needs
 from holdfast.server.sight import CurrentSight, Sight
@@ -52,7 +52,9 @@ async def list_tasks(
     )  # fmt: skip
     if instance is not None:
         await sight.instance(instance)
-    last = await _last(sight, listing, cursor, after)
+    last = listing.start(cursor, after)
+    if after is not None:
+        await sight.task(after)
     if mine:
         return await _inbox(sight, listing, status, last, limit)
     found = await sight.engine.tasks(instance, role=role, assignee=assignee, status=status, after=last, limit=limit + 1)
@@ -61,16 +63,6 @@ async def list_tasks(
         items=[TaskView.of(task) for task in await sight.tasks(page)],
         next=listing.cursor(page[-1].id if len(found) > limit else None),
     )
-
-
-async def _last(sight: Sight, listing: Listing, cursor: str | None, after: UUID | None) -> str | None:
-    if after is None:
-        return listing.position(cursor)
-    if cursor is not None:
-        raise Refused(
-            "Both `after` and `cursor` say where the page begins.", code="FILTER_INVALID", hint="Leave out one of them."
-        )
-    return (await sight.task(after)).id
 
 
 async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str | None, limit: int) -> Listed[TaskView]:
@@ -94,10 +86,18 @@ async def get_task(task_id: UUID, sight: CurrentSight) -> TaskView:
 
 
 @router.get("/{task_id}/events", operation_id="list_task_events", dependencies=[needs(Scope.READ)])
-async def list_task_events(task_id: UUID, sight: CurrentSight) -> TaskHistory:
-    """Who did what with a task."""
+async def list_task_events(
+    task_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[TaskEventView]:
+    """Who did what with a task, oldest first."""
     await sight.task(task_id)
-    return TaskHistory(items=[TaskEventView.of(event) for event in await sight.engine.task_events(task_id)])
+    listing = Listing(sight.engine.org, "task events", task=task_id)
+    found = await sight.engine.task_events(task_id, after=listing.place(cursor, int), limit=limit + 1)
+    shown = found[:limit]
+    return Listed(
+        items=[TaskEventView.of(event) for event in shown],
+        next=listing.cursor_behind(shown[-1].ordinal if len(found) > limit else None),
+    )
 
 
 @router.post("/{task_id}/claim", operation_id="claim_task", responses=CHANGES, dependencies=[needs(Scope.ACT)])

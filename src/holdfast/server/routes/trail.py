@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from holdfast.errors import Refused
 from holdfast.runtime.timeline import read_timeline
 from holdfast.server.contract import api_router
 from holdfast.server.models.base import Listed
-from holdfast.server.models.effects import EffectList, EffectView
+from holdfast.server.models.effects import EffectView
 from holdfast.server.models.instances import EntryView, EventView, StepView, Timeline
 from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.routes.instances import view
 from holdfast.server.scopes import Scope, needs
 from holdfast.server.sight import CurrentSight
-from holdfast.store.reads import Event, Step
+from holdfast.store.effects import EffectPlace, place_of_effect
 from holdfast.store.trail import Place, place_of
 
 router = api_router("instances")
@@ -30,11 +29,11 @@ async def list_steps(
     """
     tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "steps", instance=instance_id)
-    found = await sight.engine.steps(instance_id, after=_place(listing.position(cursor)), limit=limit + 1)
+    found = await sight.engine.steps(instance_id, after=listing.place(cursor, Place), limit=limit + 1)
     shown = found[:limit]
     return Listed(
         items=[StepView.of(sight.told(step, "error")) for step in shown if tells(step.name)],
-        next=listing.cursor(_end(shown, len(found) > limit)),
+        next=listing.cursor_behind(place_of(shown[-1]) if len(found) > limit else None),
     )
 
 
@@ -45,11 +44,11 @@ async def list_events(
     """The audit trail of an instance, oldest first: what happened, when, and who did it."""
     tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "events", instance=instance_id)
-    found = await sight.engine.events(instance_id, after=_place(listing.position(cursor)), limit=limit + 1)
+    found = await sight.engine.events(instance_id, after=listing.place(cursor, Place), limit=limit + 1)
     shown = found[:limit]
     return Listed(
         items=[EventView.of(sight.told(event, "detail")) for event in shown if tells(event.node)],
-        next=listing.cursor(_end(shown, len(found) > limit)),
+        next=listing.cursor_behind(place_of(shown[-1]) if len(found) > limit else None),
     )
 
 
@@ -62,24 +61,16 @@ async def get_timeline(instance_id: UUID, sight: CurrentSight) -> Timeline:
     return Timeline(instance=view(sight, instance), entries=shown, truncated=truncated)
 
 
-@router.get("/{instance_id}/effects", operation_id="list_effects", dependencies=[needs(Scope.READ)])
-async def list_effects(instance_id: UUID, sight: CurrentSight) -> EffectList:
+@router.get("/{instance_id}/effects", operation_id="list_instance_effects", dependencies=[needs(Scope.READ)])
+async def list_instance_effects(
+    instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
+) -> Listed[EffectView]:
     """What an instance did to the outside world, oldest first, each with the evidence of its last attempt."""
     await sight.instance(instance_id)
-    return EffectList(
-        items=[EffectView.of(sight.told(effect, "error")) for effect in await sight.engine.effects(instance_id)]
+    listing = Listing(sight.engine.org, "effects of one", instance=instance_id)
+    found = await sight.engine.effects(instance_id, after=listing.place(cursor, EffectPlace), limit=limit + 1)
+    shown = found[:limit]
+    return Listed(
+        items=[EffectView.of(sight.told(effect, "error")) for effect in shown],
+        next=listing.cursor_behind(place_of_effect(shown[-1]) if len(found) > limit else None),
     )
-
-
-def _end(shown: list[Step] | list[Event], more: bool) -> str | None:
-    return ".".join(map(str, place_of(shown[-1]))) if more else None
-
-
-def _place(position: str | None) -> Place | None:
-    if position is None:
-        return None
-    try:
-        moment, version, ordinal = map(int, position.split("."))
-    except ValueError:
-        raise Refused("The cursor cannot be read.", code="CURSOR_INVALID", hint="Take `next` as it came.") from None
-    return moment, version, ordinal

@@ -29,6 +29,8 @@ alter table holdfast.effects
 create index effects_due on holdfast.effects (effect_type, target, next_attempt_at)
     where status in ('pending', 'failed');
 create index effects_claimed on holdfast.effects (effect_type, target) where status = 'processing';
+-- Whatever its status, for lists and to find one by its id: ids rise with time, so each status grows at its end only.
+create index effects_by_status on holdfast.effects (org_id, status, id);
 
 revoke all on function holdfast.effect_target, holdfast.effect_attempts from public;
 grant execute on function holdfast.effect_target, holdfast.effect_attempts to holdfast_worker;
