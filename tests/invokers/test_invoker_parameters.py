@@ -225,7 +225,7 @@ DESCRIBED = {
 async def test_any_value_arrives_unchanged_or_is_refused(listener: Listener, place: str) -> None:
     seen = 0
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(value=SCALARS if place == "cookie" else VALUES)
     def choose(value: Any) -> None:
         chosen.append(value)
@@ -241,4 +241,4 @@ async def test_any_value_arrives_unchanged_or_is_refused(listener: Listener, pla
             await client.send(request, place)
             assert received(place, listener.last, value) == value, ascii(value)
             assert len(listener.arrived) == (seen := seen + 1)
-    assert seen > 20
+    assert seen > 20, "most are refused, but not nearly all"
