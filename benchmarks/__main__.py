@@ -31,6 +31,7 @@ CASES = {
     "ceiling": Case(commits.ceiling, "our share of the raw ceiling"),
     "statements": Case(commits.statements, "commits per step and statements per commit"),
     "history": Case(past.million, "a million finished instances against few"),
+    "months": Case(past.months, "three years of months against a new database"),
     "processes": Case(scale.processes, "two and four worker processes against one"),
     "awaiting": Case(scale.awaiting, "handlers that await 100 ms"),
     "memory": Case(scale.memory, "memory with 10,000 flows in flight"),

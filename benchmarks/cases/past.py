@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 
+import psycopg
+
 from benchmarks import history
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, median_ms
 from benchmarks.report import Bar, Row
 
 
@@ -51,6 +53,29 @@ def latencies(bench: Bench, full: str, small: str, title: str) -> list[Row]:
         many, few = statistics.median(found[full, kind]), statistics.median(found[small, kind])
         rows.append(Row(f"{word} latency p95, {title}", many / few, Bar("≤", 1.2), f"{many:.2f} against {few:.2f} ms"))
     return rows
+
+
+def months(bench: Bench) -> list[Row]:
+    """One flow alone with three years of monthly partitions, against the few of a new database."""
+    years, few = "bench_months", "bench_months_few"
+    for database in (years, few):
+        bench.ours("prepare", database, flows=0)
+    with psycopg.connect(bench.server.dsn(years), autocommit=True) as connection:
+        connection.execute("select holdfast.ensure_partitions(35)")
+    flows = bench.size(300, 40)
+    medians = bench.alternate(
+        {
+            "few": lambda: median_ms(bench.ours("alone", few, fresh=False, flows=flows)),
+            "36": lambda: median_ms(bench.ours("alone", years, fresh=False, flows=flows)),
+        },
+        times=3,
+    )
+    for database in (years, few):
+        bench.server.drop(database)
+    detail = f"{medians['36']:.2f} against {medians['few']:.2f} ms"
+    return [
+        Row("p50 of one flow alone, 36 months kept against 4", medians["36"] / medians["few"], Bar("≤", 1.1), detail)
+    ]
 
 
 def filled(bench: Bench, instances: int) -> str:
