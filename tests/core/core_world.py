@@ -43,8 +43,9 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import Undo, decode_state, encode_state
+from holdfast.core.state import decode_state, encode_state
 from holdfast.core.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMINAL, InstanceStatus, Phase
+from holdfast.core.undos import Undo
 from holdfast.errors import Conflict, Forbidden, Refused
 
 ACTORS = (SYSTEM, Actor("ada", ("act",)))

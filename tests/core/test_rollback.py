@@ -25,7 +25,7 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import Undo
+from holdfast.core.undos import Undo
 from holdfast.errors import Conflict, Refused
 
 SAGA = Policy(on_error="rollback", on_cancel="rollback", data="value", missing="zero")

@@ -13,9 +13,10 @@ from holdfast.core.decision import Closed, Decision, Dispatch, Event, Facts, Mov
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
 from holdfast.core.signals import SYSTEM, WorkDone
-from holdfast.core.state import EMPTY, Instance, Rollback, State, Token, Undo
+from holdfast.core.state import EMPTY, Instance, Rollback, State, Token
 from holdfast.core.status import STEP_COMPLETED, WORKING, InstanceStatus, StepStatus
 from holdfast.core.turn import NONE, encode
+from holdfast.core.undos import Undo
 
 _ROLLED_BACK: Final = StepStatus.ROLLED_BACK
 _COMPENSATION: Final = StepStatus.COMPENSATION
@@ -38,11 +39,11 @@ def take_back(program: Program, instance: Instance, signal: WorkDone, facts: Fac
         or facts.actor is not SYSTEM
     ):
         return None
-    done, *following = rollback.plan[:2]
+    done = rollback.plan[0]
     if done.is_evidence or done.step != token.step:
         return None
-    if following:
-        return _go_on(program, instance, signal, facts, rollback, token, done, following[0])
+    if len(rollback.plan) > 1:
+        return _go_on(program, instance, signal, facts, rollback, token, done, rollback.plan[1])
     return _end(program, instance, signal, rollback, token, done)
 
 
@@ -114,7 +115,7 @@ def _taken_back(program: Program, done: Undo) -> Moved:
 
 def _without_first(rollback: Rollback) -> Rollback:
     assert rollback.plan is not None
-    return msgspec.structs.replace(rollback, plan=rollback.plan[1:])
+    return msgspec.structs.replace(rollback, plan=rollback.plan.rest)
 
 
 def _close(token: Token, version: int, raw: bytes) -> Closed:

@@ -14,9 +14,10 @@ from holdfast.core.events import refuse_standstill
 from holdfast.core.ids import token_id
 from holdfast.core.rollback import open_compensation, run_next
 from holdfast.core.signals import Requeue, RequeueMany
-from holdfast.core.state import Rollback, Token, Undo, value_of
+from holdfast.core.state import Rollback, Token, value_of
 from holdfast.core.status import TERMINAL, Phase
 from holdfast.core.turn import NULL, Move, Turn
+from holdfast.core.undos import Undo, Undos
 from holdfast.errors import Conflict
 
 
@@ -84,7 +85,7 @@ def _compensate_again(turn: Turn, undos: Sequence[tuple[Requeue, Undo]]) -> None
                 part.raw or NULL, run=undo.run + 1, is_evidence=undo.is_evidence,
             )
         )  # fmt: skip
-    turn.rollback = Rollback(turn.status, turn.reason, plan=tuple(plan))
+    turn.rollback = Rollback(turn.status, turn.reason, plan=Undos(plan))
     run_next(turn, input=undos[0][0].raw or NULL)
 
 

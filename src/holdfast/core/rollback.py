@@ -22,9 +22,10 @@ from holdfast.core.ids import COMPENSATE, letter_id, receipt_key, step_id, token
 from holdfast.core.program import Place
 from holdfast.core.scopes import WORKFLOW_STOPPED, awaits_child, cancel_children, cancel_token, is_out
 from holdfast.core.signals import Failure, HistoryRead, PastStep
-from holdfast.core.state import Rollback, Token, Undo
+from holdfast.core.state import Rollback, Token
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NULL, Turn, about, counted, encode
+from holdfast.core.undos import Undo, Undos
 from holdfast.errors import Refused
 
 COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
@@ -117,7 +118,7 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     if not undos:  # else the rows of the compensations tell that there is a plan
         turn.control("plan", {"save_point": past.save_point})
     turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
-    turn.rollback = msgspec.structs.replace(rollback, plan=tuple(undos))
+    turn.rollback = msgspec.structs.replace(rollback, plan=Undos(undos))
     run_next(turn, input=inputs[0] if inputs else None)
 
 
@@ -256,16 +257,16 @@ def _go_on(
         step = turn.program.undoes.get(undo.node, "")
         turn.moved = (*turn.moved, Moved(undo.of, undo.of_at, status, step))
     turn.note(event, token.node, token_id(path, token.hop), {**detail, "undoes": undo.of.hex()})
-    left = rollback.plan[1:]
+    left = rollback.plan.rest
     if turn.status is InstanceStatus.SUSPENDED or not left or left[0].path != path:
         left = _behind(left, path, fence)
     turn.rollback = msgspec.structs.replace(rollback, plan=left)
     run_next(turn, left=path, held=fence)
 
 
-def _behind(plan: tuple[Undo, ...], path: str, fence: int) -> tuple[Undo, ...]:
+def _behind(plan: Undos, path: str, fence: int) -> Undos:
     """The path is left for now: what comes back to it goes by fences that come after this one."""
-    return tuple(msgspec.structs.replace(undo, fence=fence) if undo.path == path else undo for undo in plan)
+    return Undos(msgspec.structs.replace(undo, fence=fence) if undo.path == path else undo for undo in plan)
 
 
 # --- the end ------------------------------------------------------------------------------------------------------

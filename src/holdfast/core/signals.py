@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.state import Instance, Undo
+from holdfast.core.state import Instance
+from holdfast.core.undos import Undo
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from holdfast.core.status import InstanceStatus, Phase
+from holdfast.core.undos import Undos, packed, unpacked
 
 Value = msgspec.Raw | msgspec.UnsetType  # JSON as it came; nothing at all is not the same as null
 
@@ -89,21 +90,6 @@ class Stopping(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reason: str | None = None
 
 
-class Undo(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One compensation of a rollback: the row that is to run and the row it takes back."""
-
-    node: str
-    path: str
-    hop: int
-    step: bytes
-    at: int
-    of: bytes
-    of_at: int
-    fence: int = 0  # the last one the token used
-    run: int = 0
-    is_evidence: bool = False  # what it takes back was cancelled before it succeeded
-
-
 class Rollback(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The instance goes backwards. Without a plan, handlers are still out and their results are awaited."""
 
@@ -112,7 +98,7 @@ class Rollback(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     by: str | None = None
     first: bytes = b""  # the step that failed: its own compensation comes first
     to_root: bool = False  # past every save point
-    plan: tuple[Undo, ...] | None = None  # what is still to be run, the present one first
+    plan: Undos | None = None  # what is still to be run, the present one first
     broken: bool = False  # a compensation ran out of calls
 
 
@@ -155,8 +141,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 EMPTY = State()
 
-encode_state = msgspec.json.Encoder().encode
-decode_state = msgspec.json.Decoder(State).decode
+encode_state = msgspec.json.Encoder(enc_hook=packed).encode
+decode_state = msgspec.json.Decoder(State, dec_hook=unpacked).decode
 
 
 def value_of(token: Token) -> bytes | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core.rows import StepRow, phase_of_work
-from holdfast.core.state import Rollback, Token, Undo
+from holdfast.core.state import Rollback, Token
 from holdfast.core.status import StepStatus
+from holdfast.core.undos import Undo, Undos
 
 
 class _Detail(msgspec.Struct):
@@ -55,7 +56,7 @@ class Undoing:
     def state(self) -> Rollback | None:
         if self.rollback is None or not self.is_planned:
             return self.rollback
-        plan = tuple(_undo(row, self._fences[row.path]) for row in self._rows.values())
+        plan = Undos(_undo(row, self._fences[row.path]) for row in self._rows.values())
         return msgspec.structs.replace(self.rollback, plan=plan)
 
     def tokens(self) -> dict[str, Token]:

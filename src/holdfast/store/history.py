@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.core.decision import Decision, Opened
 from holdfast.core.signals import PastStep
-from holdfast.core.state import Undo
 from holdfast.core.status import StepStatus
+from holdfast.core.undos import Undo
 from holdfast.store.commit import Entry
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
