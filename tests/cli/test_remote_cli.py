@@ -232,6 +232,19 @@ def test_who_asks_must_be_known(holdfast_dsn: str) -> None:
     assert refused(NOWHERE, "list", "--url", url) == (7, "SERVER_UNREACHABLE")
 
 
+def test_people_have_the_names_they_have(url: str, tmp_path: Path) -> None:
+    """Also those that a header of HTTP was not made for."""
+    file = tmp_path / "leave.yaml"
+    file.write_text(LEAVE)
+    told(NOWHERE, "publish", str(file), "--by", "Łukasz", "--url", url)
+    asked = ("start", "leave.request", "--input", '{"days": 3}', "--by", "Jürgen", "--url", url)
+    id = told(NOWHERE, *asked, "--quiet").strip()
+    assert answered(NOWHERE, "show", id, "--url", url)["instance"]["created_by"] == "Jürgen"
+    assert [item["id"] for item in answered(NOWHERE, "list", "--started-by", "Jürgen", "--url", url)["items"]] == [id]
+    assert refused(NOWHERE, *asked, "--key", "größe") == (6, "REQUEST_INVALID")
+    assert refused(NOWHERE, *asked[:-4], "--by", "Jürgen\n", "--url", url) == (6, "NAME_INVALID")
+
+
 def test_a_server_that_says_later_is_asked_again(holdfast_dsn: str) -> None:
     with (
         serving(holdfast_dsn, rate=5) as url,
