@@ -72,6 +72,8 @@ async def test_a_circle_of_system_steps_is_suspended_after_ten(office: Office) -
     alice = await office.alice()
     stopped = await start(alice, "circle", stop=False)
     assert (stopped["status"], stopped["reason"]) == ("suspended", "WORKFLOW_CHAIN_LIMIT")
+    kept = stopped["state"]["_last_error"]
+    assert (kept["code"], kept["step"]) == ("WORKFLOW_CHAIN_LIMIT", "one")
     assert len(office.calls) == 10
     assert (await look(alice, stopped["id"]))["reason"] == "WORKFLOW_CHAIN_LIMIT"
     operator = await office.person("olga", roles=["operator"])
