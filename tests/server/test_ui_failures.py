@@ -48,6 +48,8 @@ async def test_an_error_without_a_transition_suspends(office: Office) -> None:
     assert resumed.status_code == 200, resumed.text
     done = await until(lambda: _when(alice, stopped["id"], "completed"))
     assert done["current_step"]["id"] == "done"
+    entered = [entry["actor"] for entry in done["history"] if entry["event"] == "step_entered"]
+    assert entered == ["alice", "olga", "system"]
 
 
 async def _when(client: httpx2.AsyncClient, id: str, status: str) -> dict[str, Any] | None:

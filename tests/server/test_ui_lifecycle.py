@@ -86,7 +86,7 @@ async def test_the_audit_trail_tells_who_did_what(office: Office) -> None:
         ("step_entered", "review", "alice"),
         ("step_completed", "review", "bob"),
         ("approved", "review", "bob"),
-        ("step_entered", "process", "bob"),
+        ("step_entered", "process", "system"),
         ("step_completed", "process", "system"),
         ("step_entered", "notify", "system"),
         ("step_completed", "notify", "system"),
