@@ -9,6 +9,8 @@ from office import EXECUTE, ORDER, Office, send, start, told
 
 pytestmark = pytest.mark.anyio
 
+SAME = ("id", "status", "state", "version", "tenant_id", "partition_id", "subject_id", "created_at", "expires_at")
+
 
 async def test_start_enters_the_first_step_and_waits_for_a_person(office: Office) -> None:
     alice = await office.alice()
@@ -26,6 +28,8 @@ async def test_start_enters_the_first_step_and_waits_for_a_person(office: Office
     assert started["state"] == ORDER
     lasts = datetime.fromisoformat(started["expires_at"]) - datetime.fromisoformat(started["created_at"])
     assert abs(lasts - timedelta(hours=72)) < timedelta(minutes=1)
+    seen = (await alice.get(answer.headers["location"])).json()
+    assert {name: seen[name] for name in SAME} == {name: started[name] for name in SAME}
 
 
 async def test_approving_runs_the_chain_to_its_end_within_the_request(office: Office) -> None:

@@ -68,6 +68,7 @@ async def test_an_advance_with_a_key_counts_once_however_far_it_went(office: Off
     assert [name for name, _ in office.calls] == ["process", "notify"]
     other = await bob.post(path, json={**request, "input": {"approval_notes": "no"}}, headers=key)
     assert told(other) == (409, "IDEMPOTENCY_KEY_REUSED")
+    assert other.json()["detail"].startswith("The id or key of this request")  # not what was made of it
     assert told(await bob.post(path, json=request)) == (409, "WORKFLOW_NOT_ACTIVE")
 
 
