@@ -113,13 +113,18 @@ def test_the_starter_is_known_ever_after(first: Node) -> None:
 # --- assignees --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("input", "assignee"), [({"boss": "eve"}, "eve"), ({}, None)])
-def test_an_assignee_is_read_when_the_task_opens(input: dict[str, str], assignee: str | None) -> None:
-    run = desk(approval(assignee="workflow.boss"), input)
-    assert run.task_at("review").assignee == assignee
+@pytest.mark.parametrize("others", [{}, {"roles": ("clerk",)}, {"capabilities": ("sign",)}])
+def test_an_assignee_is_read_when_the_task_opens(others: dict[str, Any]) -> None:
+    run = desk(approval(assignee="workflow.boss", **others), {"boss": "eve"})
+    assert run.task_at("review").assignee == "eve"
 
 
-@pytest.mark.parametrize("named", ["", 7, ["eve"], "x" * 2001])
+@pytest.mark.parametrize("others", [{"roles": ("clerk",)}, {"capabilities": ("sign",)}])
+def test_a_task_without_its_assignee_is_for_whoever_else_it_names(others: dict[str, Any]) -> None:
+    assert desk(approval(assignee="workflow.boss", **others)).task_at("review").assignee is None
+
+
+@pytest.mark.parametrize("named", [None, "", 7, ["eve"], "x" * 2001])
 def test_what_names_nobody_opens_the_task_to_nobody(named: object) -> None:
     run = desk(approval(assignee="workflow.boss"), {"boss": named})
     assert (run.status, run.instance.reason, run.open) == ("suspended", "ASSIGNEE_INVALID", {})
