@@ -184,6 +184,28 @@ def test_no_other_answer_is_signed_and_nobody_signs_for_themselves() -> None:
     assert desk(FORM).event("completed", {"approved_by": "eve"}, BEN).data == {}
 
 
+FORGED = {"approved_by": "eve", "rejected_by": "eve", "_last_error": {"code": "FAKE"}, "order": 1}
+
+
+def test_nothing_is_signed_before_it_starts() -> None:
+    run = desk(approval(), FORGED)
+    assert run.data == {"order": 1}
+    assert run.event("rejected", None, BEN).data == {"order": 1, "rejected_by": "ben"}
+
+
+def test_an_event_from_outside_signs_nothing() -> None:
+    paid = Node(id="pay", kind="wait_event", wait=Wait(event="paid"))
+    run = Run(program([paid, end()], [edge("pay", "end", "paid")], STEPS, kind="steps")).start()
+    assert run.event("paid", FORGED).data == {"order": 1}
+
+
+def test_a_rerun_keeps_what_was_signed() -> None:
+    signed = {"order": 1, "approved_by": "ben"}
+    run = Desk(approval(), input=signed)
+    run.apply(Started(msgspec.json.encode(signed), origin="0190-old"), ANN)
+    assert run.data == signed
+
+
 def test_a_condition_sees_the_signature_of_the_engine() -> None:
     graph = program(
         [Node(id="review", kind="approval"), end(), end("other")],

@@ -141,6 +141,14 @@ async def test_who_approved_is_not_taken_from_the_input(office: Office) -> None:
     assert done["state"]["approved_by"] == "bob"
 
 
+async def test_nobody_starts_what_is_approved_already(office: Office) -> None:
+    alice, bob = await office.alice(), await office.bob()
+    order = await start(alice, **ORDER, approved_by="ceo", _last_error="none")
+    assert order["state"] == ORDER
+    done = (await bob.post(f"/ui/workflows/{order['id']}/advance", json={"event": "rejected"})).json()
+    assert done["state"] == {**ORDER, "rejected_by": "bob"}
+
+
 async def test_only_events_of_the_current_step_lead_anywhere(office: Office) -> None:
     alice, bob = await office.alice(), await office.bob()
     order = await start(alice)
