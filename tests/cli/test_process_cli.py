@@ -145,6 +145,9 @@ def test_errors_are_json_where_results_are(holdfast_dsn: str, tmp_path: Path) ->
         "message": "There is no flow 'nothing'.",
         "hint": "Publish it first, and check the organisation.",
     }
+    for misuse in (("list", "--limit", "0"), ("list", "--lmit", "5"), ("lst",), ("start",), ("advance", "x", "y")):
+        assert complaint(*misuse)["code"] == "COMMAND_LINE_INVALID"
+    assert "'--limit'" in complaint("list", "--limit", "0")["message"]
     file = tmp_path / "leave.yaml"
     file.write_text(LEAVE)
     told(holdfast_dsn, "publish", str(file))

@@ -47,7 +47,8 @@ def test_looks_are_the_same(holdfast_dsn: str, url: str) -> None:
         here = told(holdfast_dsn, *words, columns=200)
         there = told(NOWHERE, *words, "--url", url, columns=200)
         assert _timeless(here) == _timeless(there), words
-    assert answered(NOWHERE, "show", dead, "--url", url) == answered(holdfast_dsn, "show", dead)
+    for words in ("show", dead), ("flows",), ("flows", "order"), ("list", "--flow", "order"), ("tasks", "list"):
+        assert answered(NOWHERE, *words, "--url", url) == answered(holdfast_dsn, *words), words
     page = answered(NOWHERE, "list", "--limit", "1", "--url", url)
     rest = answered(NOWHERE, "list", "--after", page["next"], "--url", url)
     assert [item["id"] for item in (*page["items"], *rest["items"])] == [dead, waiting]
@@ -230,6 +231,25 @@ def test_who_asks_must_be_known(holdfast_dsn: str) -> None:
         assert refused(NOWHERE, "abort", id, "--url", url, "--api-key", key) == (8, "SCOPE_MISSING")
         assert refused(NOWHERE, "abort", id, "--by", "ann", "--url", url, "--api-key", key) == (6, "ACTOR_KNOWN")
     assert refused(NOWHERE, "list", "--url", url) == (7, "SERVER_UNREACHABLE")
+
+
+def test_an_event_has_a_uuid_as_its_id_here_and_there(holdfast_dsn: str, url: str) -> None:
+    for words in ("paid", "--key", "k-1"), ("01a1e467-b607-7918-bb52-4d3ec10b39cc", "paid"):
+        assert refused(holdfast_dsn, "signal", *words, "--id", "first") == (4, "ID_INVALID")
+        assert refused(NOWHERE, "signal", *words, "--id", "first", "--url", url) == (4, "ID_INVALID")
+
+
+def test_people_have_the_names_they_have(url: str, tmp_path: Path) -> None:
+    """Also those that a header of HTTP was not made for."""
+    file = tmp_path / "leave.yaml"
+    file.write_text(LEAVE)
+    told(NOWHERE, "publish", str(file), "--by", "Łukasz", "--url", url)
+    asked = ("start", "leave.request", "--input", '{"days": 3}', "--by", "Jürgen", "--url", url)
+    id = told(NOWHERE, *asked, "--quiet").strip()
+    assert answered(NOWHERE, "show", id, "--url", url)["instance"]["created_by"] == "Jürgen"
+    assert [item["id"] for item in answered(NOWHERE, "list", "--started-by", "Jürgen", "--url", url)["items"]] == [id]
+    assert refused(NOWHERE, *asked, "--key", "größe") == (6, "REQUEST_INVALID")
+    assert refused(NOWHERE, *asked[:-4], "--by", "Jürgen\n", "--url", url) == (6, "NAME_INVALID")
 
 
 def test_a_server_that_says_later_is_asked_again(holdfast_dsn: str) -> None:

@@ -212,6 +212,19 @@ def test_ten_automatic_steps_run_and_the_eleventh_waits_for_a_person_to_resume()
     assert run.done("s11").done("s12").status == "completed"
 
 
+@pytest.mark.parametrize("keeps_error", [False, True])
+def test_the_state_tells_why_the_eleventh_did_not_begin(keeps_error: bool) -> None:
+    names = [f"s{number}" for number in range(1, 13)]
+    policy = Policy(on_error="suspend", data="context", chain_limit=10, keeps_error=keeps_error)
+    run = Run(program([*map(task, names), end()], chain(*names, "end"), policy)).start({"order": 1})
+    for name in names[:10]:
+        run.done(name, {name: True})
+    message = "More than 10 automatic steps in a row, stopped before 's11'."
+    kept = {"code": "WORKFLOW_CHAIN_LIMIT", "message": message, "step": "s11"}
+    assert run.data.get("_last_error") == (kept if keeps_error else None)
+    assert run.data["s10"] is True
+
+
 def test_an_event_begins_a_new_chain() -> None:
     policy = Policy(data="context", chain_limit=2)
     ask = Node(id="ask", kind="human")

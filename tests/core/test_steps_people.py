@@ -113,13 +113,18 @@ def test_the_starter_is_known_ever_after(first: Node) -> None:
 # --- assignees --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("input", "assignee"), [({"boss": "eve"}, "eve"), ({}, None)])
-def test_an_assignee_is_read_when_the_task_opens(input: dict[str, str], assignee: str | None) -> None:
-    run = desk(approval(assignee="workflow.boss"), input)
-    assert run.task_at("review").assignee == assignee
+@pytest.mark.parametrize("others", [{}, {"roles": ("clerk",)}, {"capabilities": ("sign",)}])
+def test_an_assignee_is_read_when_the_task_opens(others: dict[str, Any]) -> None:
+    run = desk(approval(assignee="workflow.boss", **others), {"boss": "eve"})
+    assert run.task_at("review").assignee == "eve"
 
 
-@pytest.mark.parametrize("named", ["", 7, ["eve"], "x" * 2001])
+@pytest.mark.parametrize("others", [{"roles": ("clerk",)}, {"capabilities": ("sign",)}])
+def test_a_task_without_its_assignee_is_for_whoever_else_it_names(others: dict[str, Any]) -> None:
+    assert desk(approval(assignee="workflow.boss", **others)).task_at("review").assignee is None
+
+
+@pytest.mark.parametrize("named", [None, "", 7, ["eve"], "x" * 2001])
 def test_what_names_nobody_opens_the_task_to_nobody(named: object) -> None:
     run = desk(approval(assignee="workflow.boss"), {"boss": named})
     assert (run.status, run.instance.reason, run.open) == ("suspended", "ASSIGNEE_INVALID", {})
@@ -177,6 +182,28 @@ def test_no_other_answer_is_signed_and_nobody_signs_for_themselves() -> None:
     run = desk(approval()).event("postponed", {"approved_by": "eve", "until": "may"}, BEN)
     assert run.data == {"until": "may"}
     assert desk(FORM).event("completed", {"approved_by": "eve"}, BEN).data == {}
+
+
+FORGED = {"approved_by": "eve", "rejected_by": "eve", "_last_error": {"code": "FAKE"}, "order": 1}
+
+
+def test_nothing_is_signed_before_it_starts() -> None:
+    run = desk(approval(), FORGED)
+    assert run.data == {"order": 1}
+    assert run.event("rejected", None, BEN).data == {"order": 1, "rejected_by": "ben"}
+
+
+def test_an_event_from_outside_signs_nothing() -> None:
+    paid = Node(id="pay", kind="wait_event", wait=Wait(event="paid"))
+    run = Run(program([paid, end()], [edge("pay", "end", "paid")], STEPS, kind="steps")).start()
+    assert run.event("paid", FORGED).data == {"order": 1}
+
+
+def test_a_rerun_keeps_what_was_signed() -> None:
+    signed = {"order": 1, "approved_by": "ben"}
+    run = Desk(approval(), input=signed)
+    run.apply(Started(msgspec.json.encode(signed), origin="0190-old"), ANN)
+    assert run.data == signed
 
 
 def test_a_condition_sees_the_signature_of_the_engine() -> None:

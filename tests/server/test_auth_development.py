@@ -60,6 +60,13 @@ async def test_the_headers_say_who_it_is() -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "encoding"), [("Łukasz", "utf-8"), ("Jürgen", "utf-8"), ("Jürgen", "latin-1")])
+async def test_names_are_read_as_they_were_written(name: str, encoding: str) -> None:
+    """By a terminal or by a browser; either way the header arrives as if it were Latin-1."""
+    sent = request(("X-Holdfast-Subject", name.encode(encoding).decode("latin-1")))
+    assert (await Development("127.0.0.1").authenticate(sent)).subject == name
+
+
 async def test_without_headers_it_is_a_developer_who_may_everything() -> None:
     found = await Development("127.0.0.1", tenant="shop").authenticate(request())
     assert (found.tenant, found.subject, found.capabilities) == ("shop", "developer", {"*"})

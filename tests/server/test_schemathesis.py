@@ -1,14 +1,15 @@
 """The whole OpenAPI document against the application: what it says is what happens, whatever is sent.
 
 All phases and all checks of Schemathesis, in this process, on a real database. The short profile has a fixed seed;
-`HOLDFAST_PROFILE=long` sends at least 50,000 cases with a seed of its own, which a failure names. Half of the ids are
-those of things that exist.
+`HOLDFAST_PROFILE=long` sends at least 50,000 cases with a seed of its own, which a failure names, and writes its
+figures into docs/reliability.md. Half of the ids are those of things that exist.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,7 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.python import asgi
 from schemathesis.schemas import BaseSchema
 
+from faults import report
 from holdfast.testing import copied_database
 
 LONG = os.environ.get("HOLDFAST_PROFILE", "short") == "long"
@@ -107,25 +109,40 @@ def _met(house: House, name: str, value: Any) -> Any:
 def test_the_server_does_what_the_document_says(schema: BaseSchema) -> None:
     sent: Counter[str] = Counter()
     done: Counter[str] = Counter()
+    broken, began = 0, time.monotonic()
     found: list[str] = []
     for event in from_schema(schema).execute():
         if isinstance(event, ScenarioFinished):
+            answers = list(_answers(event.recorder))
             sent.update(node.value.operation.label for node in event.recorder.cases.values())
-            done.update(_successes(event.recorder))
+            done.update(operation for operation, status in answers if status < 300)
+            broken += sum(status >= 500 for _, status in answers)
             found += _failures(event.recorder)
         elif isinstance(event, NonFatalError | FatalError):
             found.append(str(event))
+    if LONG:
+        figures = _figures(sent, broken, len(found))
+        report.write_page(figures, {"took": f"{(time.monotonic() - began) / 60:.0f} minutes"}, "openapi")
     assert not found, f"seed {SEED}: {len(found)} failures\n\n" + "\n\n".join(found[:MOST_TOLD])
     assert set(sent) == {result.ok().label for result in schema.get_all_operations()}
     assert sent.total() >= (WANTED if LONG else len(sent))
     assert not LONG or set(done) == set(sent), f"seed {SEED}: never done: {set(sent) - set(done)}"
 
 
-def _successes(recorder: ScenarioRecorder) -> Iterator[str]:
+def _answers(recorder: ScenarioRecorder) -> Iterator[tuple[str, int]]:
     for id, node in recorder.cases.items():
         answer = recorder.find_response(case_id=id)
-        if answer is not None and answer.status_code < 300:
-            yield node.value.operation.label
+        if answer is not None:
+            yield node.value.operation.label, answer.status_code
+
+
+def _figures(sent: Counter[str], broken: int, failed: int) -> list[report.Figure]:
+    cases = f"{sent.total():,} cases for {len(sent)} operations"
+    return [
+        report.Figure("OpenAPI: cases", sent.total(), report.Bar("≥", WANTED), SEED, f"{len(sent)} operations"),
+        report.Figure("OpenAPI: server errors", broken, report.NONE, SEED, cases),
+        report.Figure("OpenAPI: checks of any kind that failed", failed, report.NONE, SEED, cases),
+    ]
 
 
 def _failures(recorder: ScenarioRecorder) -> list[str]:

@@ -48,6 +48,8 @@ async def test_an_error_without_a_transition_suspends(office: Office) -> None:
     assert resumed.status_code == 200, resumed.text
     done = await until(lambda: _when(alice, stopped["id"], "completed"))
     assert done["current_step"]["id"] == "done"
+    entered = [entry["actor"] for entry in done["history"] if entry["event"] == "step_entered"]
+    assert entered == ["alice", "olga", "system"]
 
 
 async def _when(client: httpx2.AsyncClient, id: str, status: str) -> dict[str, Any] | None:
@@ -72,6 +74,8 @@ async def test_a_circle_of_system_steps_is_suspended_after_ten(office: Office) -
     alice = await office.alice()
     stopped = await start(alice, "circle", stop=False)
     assert (stopped["status"], stopped["reason"]) == ("suspended", "WORKFLOW_CHAIN_LIMIT")
+    kept = stopped["state"]["_last_error"]
+    assert (kept["code"], kept["step"]) == ("WORKFLOW_CHAIN_LIMIT", "one")
     assert len(office.calls) == 10
     assert (await look(alice, stopped["id"]))["reason"] == "WORKFLOW_CHAIN_LIMIT"
     operator = await office.person("olga", roles=["operator"])

@@ -9,6 +9,8 @@ from office import EXECUTE, ORDER, Office, send, start, told
 
 pytestmark = pytest.mark.anyio
 
+SAME = ("id", "status", "state", "version", "tenant_id", "partition_id", "subject_id", "created_at", "expires_at")
+
 
 async def test_start_enters_the_first_step_and_waits_for_a_person(office: Office) -> None:
     alice = await office.alice()
@@ -26,6 +28,8 @@ async def test_start_enters_the_first_step_and_waits_for_a_person(office: Office
     assert started["state"] == ORDER
     lasts = datetime.fromisoformat(started["expires_at"]) - datetime.fromisoformat(started["created_at"])
     assert abs(lasts - timedelta(hours=72)) < timedelta(minutes=1)
+    seen = (await alice.get(answer.headers["location"])).json()
+    assert {name: seen[name] for name in SAME} == {name: started[name] for name in SAME}
 
 
 async def test_approving_runs_the_chain_to_its_end_within_the_request(office: Office) -> None:
@@ -86,7 +90,7 @@ async def test_the_audit_trail_tells_who_did_what(office: Office) -> None:
         ("step_entered", "review", "alice"),
         ("step_completed", "review", "bob"),
         ("approved", "review", "bob"),
-        ("step_entered", "process", "bob"),
+        ("step_entered", "process", "system"),
         ("step_completed", "process", "system"),
         ("step_entered", "notify", "system"),
         ("step_completed", "notify", "system"),
@@ -135,6 +139,14 @@ async def test_who_approved_is_not_taken_from_the_input(office: Office) -> None:
     order = await start(alice)
     done = (await send(bob, order["id"], "approved", approval_notes="ok", approved_by="mallory")).json()
     assert done["state"]["approved_by"] == "bob"
+
+
+async def test_nobody_starts_what_is_approved_already(office: Office) -> None:
+    alice, bob = await office.alice(), await office.bob()
+    order = await start(alice, **ORDER, approved_by="ceo", _last_error="none")
+    assert order["state"] == ORDER
+    done = (await bob.post(f"/ui/workflows/{order['id']}/advance", json={"event": "rejected"})).json()
+    assert done["state"] == {**ORDER, "rejected_by": "bob"}
 
 
 async def test_only_events_of_the_current_step_lead_anywhere(office: Office) -> None:

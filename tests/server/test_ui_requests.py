@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from office import EXECUTE, ORDER, Office, send, start, told
 
+from holdfast.core.signals import Decided
+from holdfast.runtime.items import Item
 from running import until
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +68,7 @@ async def test_an_advance_with_a_key_counts_once_however_far_it_went(office: Off
     assert [name for name, _ in office.calls] == ["process", "notify"]
     other = await bob.post(path, json={**request, "input": {"approval_notes": "no"}}, headers=key)
     assert told(other) == (409, "IDEMPOTENCY_KEY_REUSED")
+    assert other.json()["detail"].startswith("The id or key of this request")  # not what was made of it
     assert told(await bob.post(path, json=request)) == (409, "WORKFLOW_NOT_ACTIVE")
 
 
@@ -170,6 +173,30 @@ async def test_of_many_who_decide_at_once_one_does(office: Office) -> None:
     seen = (await alice.get(f"/ui/workflows/{order['id']}")).json()
     decided = [entry["event"] for entry in seen["history"] if entry["event"] in ("approved", "rejected")]
     assert len(decided) == 1
+
+
+@pytest.mark.parametrize(("times", "answered"), [(2, (200, "completed")), (1000, (409, "INSTANCE_BUSY"))])
+async def test_whoever_is_overtaken_looks_again_ten_times(
+    office: Office, monkeypatch: pytest.MonkeyPatch, times: int, answered: tuple[int, str]
+) -> None:
+    """Every time bob's answer is about to be committed, an operator asks for the review anew: it is another visit."""
+    alice, bob = await office.alice(), await office.bob()
+    order = await start(alice)
+    acme = office.engine.for_org(office.company("acme"))
+    apply, tries = acme.committer.apply, 0
+
+    async def overtaken(item: Item) -> Any:
+        nonlocal tries
+        if isinstance(item.signal, Decided):
+            tries += 1
+            if tries <= times:
+                await acme.rerun(order["id"], from_step="review", by="olga")
+        return await apply(item)
+
+    monkeypatch.setattr(acme.committer, "apply", overtaken)
+    answer = await send(bob, order["id"], "approved", approval_notes="x")
+    assert (answer.status_code, answer.json().get("code", answer.json()["status"])) == answered
+    assert tries == min(times + 1, 10)
 
 
 # --- without waiting ------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ async def test_the_history_has_the_names_of_the_text(orders: Engine) -> None:
         ("step_completed", "review", "bob"),
         ("approved", "review", "bob"),
         ("transition", "review", "bob"),
-        ("step_entered", "process", "bob"),
+        ("step_entered", "process", "system"),
         ("step_completed", "process", "system"),
         ("transition", "process", "system"),
         ("step_entered", "notify", "system"),

@@ -34,6 +34,7 @@ from holdfast.cli.stuck import stuck
 from holdfast.cli.tasks import tasks
 from holdfast.cli.timeline import timeline
 from holdfast.cli.up import up
+from holdfast.cli.usage import MISUSE, command_line_invalid
 from holdfast.cli.validate import schema, validate
 from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
@@ -96,7 +97,13 @@ def version(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def main() -> None:
     """Every error becomes one line with its code and an exit code; a defect of ours shows its traceback when asked."""
     try:
-        app(prog_name="holdfast")
+        sys.exit(app(prog_name="holdfast", standalone_mode=not _wants_json()))
+    except typer.Abort:
+        sys.exit(HoldfastError.exit_code)
+    except MISUSE as misuse:
+        error = command_line_invalid(misuse)
+        complain(error, json=True)
+        sys.exit(error.exit_code)
     except HoldfastError as error:
         complain(error, json=_wants_json())
         sys.exit(error.exit_code)

@@ -21,7 +21,6 @@ from holdfast.store.tasks import Task
 
 T = TypeVar("T")
 EVERYTHING: Final = 100_000  # of one instance, or of one list
-_SYSTEM: Final = "_system"
 
 
 class Caller:
@@ -62,9 +61,6 @@ class Caller:
     def _task(self, item: dict[str, Any]) -> Task:
         return taken(Task, {"org": self._org, **item})
 
-    def _version(self, kind: type[T], item: dict[str, Any]) -> T:
-        return taken(kind, {**item, "org": _SYSTEM if item.get("shared") else self._org})
-
 
 def taken(kind: type[T], item: Any) -> T:
     try:
@@ -84,6 +80,10 @@ def given(**fields: Any) -> dict[str, Any]:
 def id_part(id: str) -> str:
     """An id in a path; what is none is refused as an engine would."""
     return str(UUID(bytes=take_id(id)))
+
+
+def some_id_part(id: str | None) -> str | None:
+    return None if id is None else id_part(id)
 
 
 def part(text: str) -> str:

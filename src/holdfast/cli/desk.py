@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
 
-from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, taken
+from holdfast.cli.caller import EVERYTHING, Caller, given, id_part, some_id_part, taken
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.dead_letters import LetterFilter, Resolved
 from holdfast.runtime.effects.outbox import EffectPage
@@ -31,8 +31,8 @@ class RemoteDesk(Caller):
         limit: int = 50,
     ) -> list[Task]:
         found = self._http.pages(
-            "/tasks", limit, after=_some_id(after),
-            instance=_some_id(instance_id), role=role, assignee=assignee, status=status,
+            "/tasks", limit, after=some_id_part(after),
+            instance=some_id_part(instance_id), role=role, assignee=assignee, status=status,
         )  # fmt: skip
         return [self._task(item) for item in found]
 
@@ -48,7 +48,7 @@ class RemoteDesk(Caller):
     ) -> Inbox:
         """As much as was asked for, from as many pages as that takes: one may be short although there are more."""
         headers = {**self._person(by, sorted(capabilities or ())), **self._roles(roles)}
-        found = self._http.pages("/tasks", limit, after=_some_id(after), headers=headers, mine=True, status=status)
+        found = self._http.pages("/tasks", limit, after=some_id_part(after), headers=headers, mine=True, status=status)
         return Inbox([self._task(item) for item in found], None)
 
     def task(self, task_id: str) -> Task:
@@ -92,7 +92,12 @@ class RemoteDesk(Caller):
         limit: int = 50,
     ) -> list[DeadLetter]:
         found = self._http.pages(
-            "/dead-letters", limit, after=_some_id(after), instance=_some_id(instance_id), reason=reason, source=source
+            "/dead-letters",
+            limit,
+            after=some_id_part(after),
+            instance=some_id_part(instance_id),
+            reason=reason,
+            source=source,
         )
         return [taken(DeadLetter, item) for item in found]
 
@@ -165,7 +170,7 @@ class RemoteDesk(Caller):
         limit: int = 50,
     ) -> EffectPage:
         """As much as was asked for, from as many pages as that takes: one may be short although there are more."""
-        found = self._http.pages("/effects", limit, after=_some_id(after), status=status, kind=kind, flow=flow)
+        found = self._http.pages("/effects", limit, after=some_id_part(after), status=status, kind=kind, flow=flow)
         return EffectPage([_effect(item) for item in found], None)
 
     def get_effect(self, effect_id: str) -> Effect:
@@ -219,7 +224,3 @@ def _effect(item: dict[str, Any]) -> Effect:
 def _resolved(answer: dict[str, Any]) -> Resolved:
     told = {item.pop("id"): item for item in answer["refusals"]}
     return taken(Resolved, {**answer, "refusals": told})
-
-
-def _some_id(id: str | None) -> str | None:
-    return None if id is None else id_part(id)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.cli.caller import EVERYTHING, given, id_part, part, taken
+from holdfast.cli.caller import EVERYTHING, given, id_part, part, some_id_part, taken
 from holdfast.cli.desk import RemoteDesk
 from holdfast.cli.written import graph_of
 from holdfast.compiler.compile import compile_graph
@@ -49,7 +49,7 @@ class Remote(RemoteDesk):
         while True:
             page = self._http.get(
                 "/instances", flow=flow, status=status, key=key, business_key=business_key,
-                subject=subject_id, attribute=wanted, parent=None if parent is None else id_part(parent),
+                subject=subject_id, attribute=wanted, parent=some_id_part(parent),
                 since=None if since is None else since.isoformat(), cursor=after, limit=min(limit - len(found), 200),
             )  # fmt: skip
             found += [self._instance(item) for item in page["items"]]
@@ -69,14 +69,14 @@ class Remote(RemoteDesk):
 
     def flows(self, name: str | None = None) -> list[FlowVersion]:
         path = "/definitions" if name is None else f"/definitions/{part(name)}/versions"
-        return [self._version(FlowVersion, item) for item in self._http.pages(path, EVERYTHING)]
+        return [taken(FlowVersion, item) for item in self._http.pages(path, EVERYTHING)]
 
     def flow(self, name: str, version: int | None = None) -> FlowDocument:
         path = f"/definitions/{part(name)}"
         found = self._http.get(path if version is None else f"{path}/versions/{version}")
         told = self._http.get(f"{path}/versions/{found['version']}/graph")
         compiled = compile_graph(load_graph(told["graph"]))
-        return self._version(FlowDocument, {**found, "compiled": dump_compiled(compiled), "hash": compiled.hash})
+        return taken(FlowDocument, {**found, "compiled": dump_compiled(compiled), "hash": compiled.hash})
 
     def settle(self, instance_id: str, timeout: float | None = None) -> Instance:
         """Looked at now and then until it rests, as it is when time is up."""
@@ -153,14 +153,14 @@ class Remote(RemoteDesk):
         by: str | None = None,
         capabilities: Sequence[str] = (),
     ) -> Instance:
-        headers = {**self._person(by, capabilities), **given(**{"Idempotency-Key": id})}
+        headers = {**self._person(by, capabilities), **given(**{"Idempotency-Key": some_id_part(id)})}
         wish = given(event=event, payload=payload, node=node)
         return self._instance(self._http.post(f"/instances/{id_part(instance_id)}/signals", wish, headers=headers))
 
     def signal_key(
         self, event: str, key: str, payload: Any = None, *, id: str | None = None, by: str | None = None
     ) -> str:
-        headers = given(**{"Idempotency-Key": id})
+        headers = given(**{"Idempotency-Key": some_id_part(id)})
         return self._act("/events", given(event=event, key=key, payload=payload), by, **headers)["id"]
 
     def cancel(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import errors
 from holdfast.cli.output import warn
-from holdfast.errors import DefinitionError, HoldfastError, InputInvalid, StoreError
+from holdfast.errors import DefinitionError, HoldfastError, InputInvalid, Refused, StoreError
 from holdfast.server.auth.loopback import is_loopback
 
 PREFIX: Final = "/api/v1"
@@ -63,7 +63,7 @@ class Transport:
         if "Authorization" in headers and parsed.scheme == "http" and not is_loopback(parsed.host):
             warn(f"The API key travels to {parsed.host} without encryption: use https.")
         # No proxy knows the way to this very machine.
-        self._http = httpx2.Client(headers=dict(headers), timeout=PATIENCE, trust_env=not is_loopback(parsed.host))
+        self._http = httpx2.Client(headers=_encoded(headers), timeout=PATIENCE, trust_env=not is_loopback(parsed.host))
 
     def close(self) -> None:
         self._http.close()
@@ -103,19 +103,25 @@ class Transport:
             content = body if is_raw else msgspec.json.encode(body)
             said.setdefault("Content-Type", "application/json")
         asked = {name: _values(value) for name, value in (query or {}).items() if value is not None}
-        answer = self._patiently(method, f"{self._url}{prefix}{path}", asked, content, said)
+        answer = self._patiently(method, f"{self._url}{prefix}{path}", asked, content, _encoded(said))
         if answer.status_code >= 300:
             raise _refusal(answer)
         return _document(answer)
 
     def _patiently(
-        self, method: str, url: str, query: dict[str, list[str]], content: bytes | None, headers: dict[str, str]
+        self, method: str, url: str, query: dict[str, list[str]], content: bytes | None, headers: dict[bytes, bytes]
     ) -> httpx2.Response:
         """A server that has too much to do says when to come again."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 answer = self._http.request(method, url, params=query or None, content=content, headers=headers)
+            except httpx2.LocalProtocolError:
+                raise Refused(
+                    "A name or key has a line break or another character that no request can carry.",
+                    code="NAME_INVALID",
+                    hint="Check --by, --key, --role and --api-key.",
+                ) from None
             except httpx2.TransportError as failure:
                 raise StoreError(
                     f"The server {self._url} cannot be reached: {failure}.",
@@ -126,6 +132,11 @@ class Transport:
             if answer.status_code != 429 or time.monotonic() + pause > deadline:
                 return answer
             time.sleep(pause)
+
+
+def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Names of people as they were typed, where the library by itself would only take ASCII."""
+    return {name.encode(): value.encode(errors="surrogateescape") for name, value in headers.items()}
 
 
 def _values(value: Any) -> list[str]:

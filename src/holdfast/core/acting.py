@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
+from holdfast.core.failure import LAST_ERROR
 from holdfast.core.program import Place
 from holdfast.core.signals import SYSTEM
-from holdfast.core.tasks import DECISIONS, is_approval, is_rejection
+from holdfast.core.tasks import is_approval, is_rejection
 from holdfast.core.turn import NULL, Turn, decode, encode
 from holdfast.errors import Forbidden, Refused
 
 APPROVED_BY: Final = "approved_by"
 REJECTED_BY: Final = "rejected_by"
+_ENGINES_OWN: Final = frozenset({APPROVED_BY, REJECTED_BY, LAST_ERROR})
 
 
 def refuse_way(place: Place, event: str, guarded: bool) -> None:
@@ -60,18 +62,29 @@ def _refuse_starter(turn: Turn, place: Place) -> None:
 
 
 def signed(turn: Turn, place: Place, event: str, payload: bytes | None) -> bytes | None:
-    """What a person sent, as it counts in a workflow: under the names of a signature only the engine writes."""
-    if not turn.program.is_steps or place.node.kind not in DECISIONS:
+    """What somebody sent, as it counts in a workflow: under the names of a signature only the engine writes."""
+    if not turn.program.is_steps:
         return payload
     signature = _signature(turn, place, event)
     sent = decode(payload or NULL)
     if not isinstance(sent, dict):
         return encode(signature) if signature else payload
     given = cast(dict[str, Any], sent)
-    if not signature and not given.keys() & {APPROVED_BY, REJECTED_BY}:
+    if not signature and not given.keys() & _ENGINES_OWN:
         return payload
-    kept = {name: value for name, value in given.items() if name not in (APPROVED_BY, REJECTED_BY)}
-    return encode({**kept, **signature})
+    return encode({**_without_own(given), **signature})
+
+
+def unsigned(turn: Turn, input: bytes) -> bytes:
+    """What a workflow is started with: nobody has approved anything of it yet, and nothing has failed."""
+    given = decode(input) if turn.program.is_steps else None
+    if not isinstance(given, dict) or not cast(dict[str, Any], given).keys() & _ENGINES_OWN:
+        return input
+    return encode(_without_own(cast(dict[str, Any], given)))
+
+
+def _without_own(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in _ENGINES_OWN}
 
 
 def _signature(turn: Turn, place: Place, event: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core import detours
+from holdfast.core.failure import with_error
 from holdfast.core.overtime import expiring
 from holdfast.core.rows import StepRow, read_error
 from holdfast.core.state import ROOT, Parked, Rollback, Stopping, Token, Wait, value_of
@@ -30,6 +31,8 @@ _rescheduled = msgspec.json.Decoder(_Rescheduled).decode
 
 def _suspend(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.status, rebuild.reason = InstanceStatus(detail["status"]), detail["reason"]
+    if rebuild.program.policy.keeps_error and "message" in detail:
+        rebuild.context = with_error(rebuild.context, detail["reason"], detail["message"], detail["node"])
 
 
 def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:

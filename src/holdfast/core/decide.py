@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.core import control, events, migrate, requeue, rerun, results, rollback, timers, verdicts
+from holdfast.core.acting import unsigned
 from holdfast.core.decision import Decision, Facts
 from holdfast.core.finish import finish
 from holdfast.core.plain import begin, go_on
@@ -105,7 +106,10 @@ def _started(turn: Turn, signal: Started) -> None:
     turn.status = InstanceStatus.RUNNING
     turn.note("instance_started", detail=None if signal.origin is None else {"origin": signal.origin})
     timers.set_expiry(turn)
-    turn.moves.append(Move(ROOT, 0, signal.node or turn.program.entry, signal.raw, cause="started"))
+    raw = signal.raw if signal.origin is not None else unsigned(turn, signal.raw)  # a re-run keeps what was signed
+    if raw is not signal.raw:
+        turn.context = raw
+    turn.moves.append(Move(ROOT, 0, signal.node or turn.program.entry, raw, cause="started"))
 
 
 _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {

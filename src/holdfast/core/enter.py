@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core.decision import Call, Child, Dispatch, EarlyEvents, Effect, KeyWait
-from holdfast.core.failure import fail_entry, no_edge
+from holdfast.core.failure import fail_entry, keep_error, no_edge
 from holdfast.core.ids import derived_id, effect_id, effect_key, token_id, wait_id
 from holdfast.core.leave import hold, leave_with_output
 from holdfast.core.moments import seconds, to_iso
@@ -50,8 +50,10 @@ def enter(turn: Turn, place: Place, move: Move) -> None:
 
 def _stop_chain(turn: Turn, limit: int, place: Place, move: Move) -> None:
     message = f"More than {limit} automatic steps in a row, stopped before {place.id!r}."
-    turn.error = encode(Failure("WORKFLOW_CHAIN_LIMIT", message))
-    turn.suspend(InstanceStatus.SUSPENDED, "WORKFLOW_CHAIN_LIMIT", place.id, token_id(move.path, move.hop))
+    failure = Failure("WORKFLOW_CHAIN_LIMIT", message)
+    turn.error = encode(failure)
+    keep_error(turn, place.id, failure)
+    turn.suspend(InstanceStatus.SUSPENDED, failure.code, place.id, token_id(move.path, move.hop), message=message)
     hold(turn, move)
 
 

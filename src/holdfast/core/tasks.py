@@ -68,13 +68,17 @@ def task_waits(turn: Turn, place: Place, move: Move) -> list[Wait]:
 
 
 def assignee_of(turn: Turn, place: Place, raw: bytes) -> str | Failure | None:
-    """Whose task it is from the beginning; None: whoever takes it. What names nobody must not open it to everybody."""
+    """Whose task it is from the beginning; None: whoever it is for otherwise. What names nobody must not open it to
+    everybody."""
     if place.assignee is None:
         return None
+    node = place.node
     found = place.assignee.evaluate(turn.namespaces(place, raw))
-    if found is None or (isinstance(found, str) and 0 < len(found.encode()) <= MOST_ASSIGNEE_BYTES):
+    if isinstance(found, str) and 0 < len(found.encode()) <= MOST_ASSIGNEE_BYTES:
         return found
-    message = f"The assignee {place.node.assignee!r} of {place.id!r} gave no person's name."
+    if found is None and (node.roles or node.capabilities):
+        return None
+    message = f"The assignee {node.assignee!r} of {place.id!r} gave no person's name."
     return Failure("ASSIGNEE_INVALID", message)
 
 

@@ -283,9 +283,19 @@ class Turn:
         if move.held:
             self.released.append(Release(move.path, move.held))
 
-    def suspend(self, status: InstanceStatus, reason: str, node: str | None = None, token: str | None = None) -> None:
+    def suspend(
+        self,
+        status: InstanceStatus,
+        reason: str,
+        node: str | None = None,
+        token: str | None = None,
+        *,
+        message: str | None = None,
+    ) -> None:
+        """`message` is that of an error which no row of a step tells: nothing of the node has happened."""
         self.status, self.reason = status, reason
-        self.control("suspend", {"status": status, "reason": reason})
+        told = {} if message is None else {"node": node, "message": message}
+        self.control("suspend", {"status": status, "reason": reason, **told})
         self.note(f"instance_{status}", node, token, {"by": self.actor, "reason": reason})
 
     # --- waits --------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ class Workflow(msgspec.Struct, frozen=True):
     id: str
     workflow_id: str
     tenant_id: str
-    partition_id: str
+    partition_id: str | None
     subject_id: str | None
     current_step: str | None
     status: str
@@ -37,7 +37,7 @@ def instance_of(found: Descriptor) -> Workflow:
         id=found.id,
         workflow_id=found.workflow.id,
         tenant_id=found.tenant_id,
-        partition_id=found.partition_id or "",
+        partition_id=found.partition_id,
         subject_id=found.subject_id,
         current_step=None if found.current_step is None else found.current_step.id,
         status=found.status,
@@ -58,7 +58,7 @@ def changed(found: Standing) -> Workflow:
         id=instance.id,
         workflow_id=instance.flow,
         tenant_id=instance.org,
-        partition_id=attributes.get(PARTITION) or "",
+        partition_id=attributes.get(PARTITION),
         subject_id=instance.created_by,
         current_step=found.step,
         status=shown_status(instance.status),

@@ -85,7 +85,7 @@ class Stepping(Signalling):
             except HoldfastError as refusal:
                 if is_overtaken(refusal):
                     continue
-                raise reworded(refusal, advance) from None
+                raise reworded(refusal) from None
             if self._worker is None:  # one in this process knows of its own commits
                 self._notifier.hint()
             if outcome.instance is None:
@@ -181,7 +181,7 @@ class Stepping(Signalling):
             await self.committer.apply(repeat_of(advance))
         except HoldfastError as refusal:
             if refusal.code == "SIGNAL_ID_REUSED":
-                raise reworded(refusal, advance) from None
+                raise reworded(refusal) from None
             return False
         return True
 

@@ -86,11 +86,11 @@ def is_overtaken(refusal: HoldfastError) -> bool:
     return refusal.code in _OVERTAKEN
 
 
-def reworded(refusal: HoldfastError, advance: Advance) -> HoldfastError:
+def reworded(refusal: HoldfastError) -> HoldfastError:
     """In the words of workflows."""
     if refusal.code == "SIGNAL_ID_REUSED":
         return Conflict(
-            f"The id {shown_id(advance.signal)} was already used for another request to this instance.",
+            "The id or key of this request was already used for another one to this instance.",
             code="IDEMPOTENCY_KEY_REUSED",
             hint="Use a new one for a new request.",
         )

@@ -18,6 +18,7 @@ _APPROVED: Final = frozenset({"approved", "approve", "confirmed", "confirm"})
 _REJECTED: Final = frozenset({"rejected", "reject"})
 _OUT_OF_TIME: Final = frozenset({"timeout", "expired"})
 _CANCELLED: Final = frozenset({InstanceStatus.CANCELLED, InstanceStatus.ABORTED})
+_OPERATED: Final = frozenset({"resumed", "requeued", "rerun"})
 _STOPS: Final = frozenset({"@cancel", "@abort"})
 
 _Place = tuple[int, int, int]  # version, ordinal, and which of those that stand for one row
@@ -46,11 +47,16 @@ def _visit(step: Step, view: Instance, program: Program) -> Iterator[tuple[_Plac
         if step.name == "@expire":
             yield (*step.opened, 0), HistoryEvent("timeout", None, SYSTEM.id, step.created_at)
         return
-    entered = step.opened_by if step.cause != "started" else view.created_by
-    yield (*step.opened, 0), HistoryEvent("step_entered", step.name, entered or SYSTEM.id, step.created_at)
+    yield (*step.opened, 0), HistoryEvent("step_entered", step.name, _who_entered(step, view), step.created_at)
     if step.closed is not None and step.behaviour != "end":
         for ordinal, event in enumerate(_closing(step, program), 1):
             yield (*step.closed, ordinal), event
+
+
+def _who_entered(step: Step, view: Instance) -> str:
+    """A person answers, and the system goes on from there; whoever answered is told by the step that was left."""
+    actor = view.created_by if step.cause == "started" else step.opened_by if step.cause in _OPERATED else None
+    return actor or SYSTEM.id
 
 
 def _closing(step: Step, program: Program) -> Iterator[HistoryEvent]:

@@ -31,6 +31,7 @@ ROLES: Final = "x-holdfast-roles"
 CAPABILITIES: Final = "x-holdfast-capabilities"
 SUBJECT_OTHERWISE: Final = "developer"
 BETWEEN_WARNINGS: Final = 60.0
+_NAMES: Final = frozenset({TENANT, SUBJECT, PARTITION, ROLES, CAPABILITIES})
 _OF_PROXIES: Final = ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
 _OWN_SITES: Final = (None, "none", "same-origin", "same-site")
 
@@ -60,13 +61,13 @@ class Development:
     async def authenticate(self, request: Request) -> Identity:
         self._check_way(request)
         headers = request.headers
-        capabilities = headers.get(CAPABILITIES)
+        said = {name: _as_written(headers[name]) for name in _NAMES if name in headers}
         identity = Identity(
-            tenant=headers.get(TENANT, self._tenant),
-            subject=headers.get(SUBJECT, SUBJECT_OTHERWISE),
-            partition=headers.get(PARTITION, ""),
-            roles=naming.split_words(headers.get(ROLES, "")),
-            capabilities=frozenset(naming.split_words("*" if capabilities is None else capabilities)),
+            tenant=said.get(TENANT, self._tenant),
+            subject=said.get(SUBJECT, SUBJECT_OTHERWISE),
+            partition=said.get(PARTITION, ""),
+            roles=naming.split_words(said.get(ROLES, "")),
+            capabilities=frozenset(naming.split_words(said.get(CAPABILITIES, "*"))),
             method=DEVELOPMENT,
         )
         _check_names(identity)
@@ -87,6 +88,14 @@ class Development:
         if self._warned_at is None or self._clock() - self._warned_at >= BETWEEN_WARNINGS:
             self._warned_at = self._clock()
             log.warning("The development identity is in use: requests are believed without credentials.")
+
+
+def _as_written(text: str) -> str:
+    """Terminals send names as UTF-8, browsers as Latin-1; a header arrives as if it were always the latter."""
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return text
 
 
 def _is_from_elsewhere(headers: Headers) -> bool:

@@ -44,6 +44,7 @@ class Finding(Model):
 class DefinitionVersion(Model):
     """One published version of a flow. `shared`: it belongs to the installation, every tenant may start it."""
 
+    org: str = Field(description="The tenant it belongs to, `_system` if it is shared.")
     name: str
     version: int
     kind: str

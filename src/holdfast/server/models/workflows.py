@@ -22,7 +22,7 @@ _WORKFLOW: dict[str, Any] = {
     "id": _ID,
     "workflow_id": "orders.approval",
     "tenant_id": "acme-corp",
-    "partition_id": "",
+    "partition_id": None,
     "subject_id": "alice@acme.example",
     "current_step": "review",
     "status": "active",
@@ -82,7 +82,7 @@ class WorkflowInstance(Model):
     id: UUID
     workflow_id: str
     tenant_id: str
-    partition_id: str
+    partition_id: str | None
     subject_id: str | None = Field(description="Who started it.")
     current_step: str | None = Field(description="Where it stands, or where it ended.")
     status: Status

@@ -159,5 +159,5 @@ def _document(flow: FlowDocument) -> DefinitionDocument:
 
 
 def _facts(flow: FlowVersion) -> dict[str, Any]:
-    names = ("name", "version", "kind", "status", "hash", "compiler_version", "created_by", "published_at")
+    names = ("org", "name", "version", "kind", "status", "hash", "compiler_version", "created_by", "published_at")
     return {**{name: getattr(flow, name) for name in names}, "shared": flow.org == SYSTEM}
