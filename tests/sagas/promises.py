@@ -110,20 +110,6 @@ def racing(items: Items) -> Iterator[str]:
             yield from racing(item.otherwise)
 
 
-def runners(items: Items, in_race: bool = False) -> Iterator[str]:
-    """Names that race themselves. What is in a fork of their branch that all have to leave does not: when it fails, it
-    is no loser but brings the whole down."""
-    for position, item in enumerate(items):
-        if in_race and not isinstance(item, Rejoin):
-            yield item.name
-        if isinstance(item, Fork | Parallel):
-            after = items[position + 1] if position + 1 < len(items) else None
-            for branch in item.branches:
-                yield from runners(branch, isinstance(after, Join) and after.mode == "any")
-        if isinstance(item, Condition) and item.otherwise is not None:
-            yield from runners(item.otherwise, in_race)
-
-
 def undoes(items: Items) -> Iterator[tuple[str, str, int | None]]:
     """What is undone, by what, in how many calls."""
     for item in items:
@@ -303,7 +289,7 @@ def _failed_first(tale: Tale, last: dict[str, Row], start: int) -> str | None:
     if now or not any(row.node == "@resume" and row.opened[0] == start for row in tale.rows):
         return max(now)[1] if now else None
     paused = max(row.opened[0] for row in tale.rows if row.node == "@suspend")
-    losers = set(runners(tale.definition.items))
+    losers = set(racing(tale.definition.items))
     meanwhile = [(closed, node) for closed, node in failed if closed[0] > paused and node not in losers]
     return min(meanwhile)[1] if meanwhile else None
 
