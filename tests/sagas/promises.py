@@ -247,7 +247,9 @@ def _check_rollback(tale: Tale, last: dict[str, Row], start: int) -> None:
     meant = set(backwards(items)) if tale.to_root else behind(items, {row.node for row in tale.rows})
     undo = {step: name for step, name, _ in undoes(items)}
     done = _executed(tale, last, {step: undo[step] for step in undo if step in meant})
-    expected = promised(items, undo, done, _failed_first(tale, last, start))
+    first = _failed_first(tale, last, start)
+    assert first not in set(racing(items)), f"{first} has only lost a race, and the whole is rolled back"
+    expected = promised(items, undo, done, first)
     began = list(dict.fromkeys(call.step for call in tale.calls if call.step in set(undo.values())))
     if tale.is_disturbed:
         began, expected = _known_order(tale, began, expected)
