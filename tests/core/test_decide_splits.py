@@ -7,7 +7,7 @@ import pytest
 from core_graphs import chain, edge, end, join, program, split, state, task, terminal
 from core_run import Run
 
-from holdfast.compiler.graph import Policy
+from holdfast.compiler.graph import Node, Policy, Wait
 from holdfast.core.program import Program
 from holdfast.core.signals import Resume, Suspend, WorkDone
 from holdfast.errors import Refused
@@ -131,6 +131,25 @@ def test_what_fails_deep_inside_a_race_in_a_pause_takes_its_siblings_along_when_
     assert (run.status, run.nodes) == ("suspended", ["b", "c"])
     run.apply(Resume())
     assert (run.status, run.statuses()["won"]) == ("failed", "failed")
+
+
+@pytest.mark.parametrize(("beside", "status"), [("b", "cancelled"), ("z", None)])
+def test_what_fails_at_once_deep_inside_a_race_takes_along_what_has_not_begun(beside: str, status: str | None) -> None:
+    """All in one decision; edges are taken by name, so what stands beside it was about to be handed out, or to come."""
+    graph = program(
+        [
+            split("race"), split("both"), Node(id="keyless", kind="wait_event", wait=Wait(event="paid", key="input.k")),
+            task(beside), join("met"), task("a"), join("won", "any"), end(),
+        ],
+        [
+            edge("race", "a"), edge("race", "both"), edge("both", "keyless"), edge("both", beside),
+            edge("keyless", "met"), edge(beside, "met"), edge("met", "won"), edge("a", "won"), edge("won", "end"),
+        ],
+    )  # fmt: skip
+    run = Run(graph).start()
+    assert (run.status, run.nodes, [d.node for d in run.last.dispatches]) == ("running", ["a"], ["a"])
+    assert (run.row("keyless").status, run.statuses().get(beside)) == ("failed", status)
+    assert run.done("a").status == "completed"
 
 
 def test_a_failed_branch_of_an_all_join_fails_the_instance_and_stops_its_siblings() -> None:
