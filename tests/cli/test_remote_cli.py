@@ -129,7 +129,7 @@ def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
     others = [id for id in orders if id != first["instance_id"]]
     paused = answered(NOWHERE, "pause", *others, "--reason", "audit", *ann)
     assert [one["status"] for one in paused["done"]] == ["suspended", "suspended"]
-    assert answered(NOWHERE, "resume", others[0], *ann)["done"][0]["status"] == "running"
+    assert answered(NOWHERE, "resume", others[0], "--reason", "done", *ann)["done"][0]["status"] == "running"
     assert answered(NOWHERE, "abort", others[0], *ann)["done"][0]["status"] == "aborted"
     assert refused(NOWHERE, "abort", others[0], *ann) == (5, "INSTANCE_OVER")
     assert answered(NOWHERE, "cancel", "--flow", "order", "--status", "suspended", "--dry-run", *ann)["ids"] == [

@@ -232,11 +232,11 @@ def test_who_intervened_and_why(holdfast_dsn: str) -> None:
     paused = told(holdfast_dsn, "show", id)
     assert "suspended · audit" in paused
     assert f"  holdfast resume {id} --by NAME\n" in paused
-    told(holdfast_dsn, "resume", id, "--by", "ben")
+    told(holdfast_dsn, "resume", id, "--by", "ben", "--reason", "all is well")
     told(holdfast_dsn, "abort", id, "--by", "eve", "--reason", "no longer needed")
     text = told(holdfast_dsn, "show", id)
     deeds = [line.split()[0] + line.partition(" by ")[2] for line in text.splitlines() if " by " in line[:40]]
-    assert deeds == ["pausedann: audit", "resumedben", "abortedeve: no longer needed"]
+    assert deeds == ["pausedann: audit", "resumedben: all is well", "abortedeve: no longer needed"]
 
 
 def test_the_audit_trail_and_json(holdfast_dsn: str) -> None:

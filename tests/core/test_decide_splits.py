@@ -7,7 +7,7 @@ import pytest
 from core_graphs import chain, edge, end, join, program, split, state, task, terminal
 from core_run import Run
 
-from holdfast.compiler.graph import Policy
+from holdfast.compiler.graph import Node, Policy, Wait
 from holdfast.core.program import Program
 from holdfast.core.signals import Resume, Suspend, WorkDone
 from holdfast.errors import Refused
@@ -88,6 +88,68 @@ def test_a_race_that_hangs_on_one_branch_suspends_with_it() -> None:
     assert (run.status, run.tokens["0/1.1"].phase) == ("suspended", "dead")
     run.apply(Resume())
     assert run.done("b").nodes == ["last"]
+
+
+def _fork_in_a_race(**policy: str) -> Program:
+    """One branch is a task; the other parts once more, and all of that have to meet."""
+    return program(
+        [split("race"), task("a"), split("both"), task("b"), task("c"), join("met"), join("won", "any"), end()],
+        [
+            edge("race", "a"), edge("race", "both"), edge("both", "b"), edge("both", "c"), edge("b", "met"),
+            edge("c", "met"), edge("met", "won"), edge("a", "won"), edge("won", "end"),
+        ],
+        Policy(**policy),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("on_error", ["fail", "rollback", "suspend", "dlq"])
+def test_a_branch_that_fails_deep_inside_its_forks_just_loses_the_race(on_error: str) -> None:
+    run = Run(_fork_in_a_race(on_error=on_error)).start().fail("b")
+    assert (run.status, run.nodes, run.row("b").status) == ("running", ["a"], "failed")
+    assert (run.row("c").status, run.row("c").outcome) == ("cancelled", "branch_failed")
+    assert run.done("a", {"a": 1}).status == "completed"
+    assert (run.data["failed"], run.data["outputs"]) == (1, {"a": {"a": 1}})
+
+
+def test_a_race_whose_last_branch_fails_deep_inside_its_forks_is_lost() -> None:
+    run = Run(_fork_in_a_race()).start().fail("a").fail("c")
+    assert (run.status, run.row("won").status, "met" in run.statuses()) == ("failed", "failed", False)
+    assert (run.row("b").status, run.row("b").outcome) == ("cancelled", "branch_failed")
+
+
+def test_what_fails_deep_inside_the_last_branch_of_a_race_waits_for_a_person() -> None:
+    run = Run(_fork_in_a_race(on_error="suspend")).start().fail("a").fail("b")
+    assert (run.status, run.nodes) == ("suspended", ["b", "c"])
+    run.apply(Resume())
+    assert run.done("b").done("c").status == "completed"
+
+
+def test_what_fails_deep_inside_a_race_in_a_pause_takes_its_siblings_along_when_that_is_over() -> None:
+    run = Run(_fork_in_a_race()).start().fail("a")
+    run.apply(Suspend())
+    run.fail("b").fail("c")
+    assert (run.status, run.nodes) == ("suspended", ["b", "c"])
+    run.apply(Resume())
+    assert (run.status, run.statuses()["won"]) == ("failed", "failed")
+
+
+@pytest.mark.parametrize(("beside", "status"), [("b", "cancelled"), ("z", None)])
+def test_what_fails_at_once_deep_inside_a_race_takes_along_what_has_not_begun(beside: str, status: str | None) -> None:
+    """All in one decision; edges are taken by name, so what stands beside it was about to be handed out, or to come."""
+    graph = program(
+        [
+            split("race"), split("both"), Node(id="keyless", kind="wait_event", wait=Wait(event="paid", key="input.k")),
+            task(beside), join("met"), task("a"), join("won", "any"), end(),
+        ],
+        [
+            edge("race", "a"), edge("race", "both"), edge("both", "keyless"), edge("both", beside),
+            edge("keyless", "met"), edge(beside, "met"), edge("met", "won"), edge("a", "won"), edge("won", "end"),
+        ],
+    )  # fmt: skip
+    run = Run(graph).start()
+    assert (run.status, run.nodes, [d.node for d in run.last.dispatches]) == ("running", ["a"], ["a"])
+    assert (run.row("keyless").status, run.statuses().get(beside)) == ("failed", status)
+    assert run.done("a").status == "completed"
 
 
 def test_a_failed_branch_of_an_all_join_fails_the_instance_and_stops_its_siblings() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import services_app
 
-from holdfast import Context, Engine
+from holdfast import Context, Engine, Flow
 from holdfast.runtime.missing import HEAD, LONGEST
 from holdfast.testing import advance
 from running import Evidence, until
@@ -89,6 +89,33 @@ async def test_a_service_that_comes_later_takes_up_the_step_at_once(
         await until(lambda: engine.stats().steps_unserved == 0)
     steps = {step.name: (step.status, step.attempts) for step in await engine.steps(delivery)}
     assert steps["drive"] == ("completed", 1)
+
+
+async def test_a_handler_that_comes_later_is_served_by_the_worker_that_runs(engine: Engine, delivery: str) -> None:
+    async with engine.worker(**SLOW):
+        await until(lambda: engine.running_worker and engine.running_worker.is_idle)
+        await asyncio.to_thread(engine.register, "drive", drive)  # as an engine without a loop does
+        assert (await engine.wait(delivery, timeout=10)).status == "completed"
+    engine.register("nobody", drive)  # and no worker is asked
+
+
+async def test_a_flow_of_functions_is_published_beside_a_running_worker(engine: Engine) -> None:
+    async with engine.worker(**SLOW):
+        await engine.publish(Flow("late").step("drive", drive).build())
+        instance = await engine.start("late", {"n": 1})
+        assert (await engine.wait(instance.id, timeout=10)).status == "completed"
+
+
+async def test_others_learn_of_a_handler_that_comes_later(engine: Engine, other: Engine, delivery: str) -> None:
+    async with engine.worker(lease=1.5), other.worker(missing_handler_cooldown=0.05):
+        await until(lambda: other.stats().steps_unserved == 1)
+        engine.register("drive", drive)
+        await engine.wait(delivery, timeout=10)
+        await until(lambda: _serves(engine, "drive"))
+
+
+async def _serves(engine: Engine, handler: str) -> bool:
+    return any(handler in worker.handlers for worker in await engine.workers())
 
 
 async def test_what_waits_is_told_on_the_instance_in_the_log_and_in_numbers(

@@ -110,20 +110,6 @@ def racing(items: Items) -> Iterator[str]:
             yield from racing(item.otherwise)
 
 
-def runners(items: Items, in_race: bool = False) -> Iterator[str]:
-    """Names that race themselves. What is in a fork of their branch that all have to leave does not: when it fails, it
-    is no loser but brings the whole down."""
-    for position, item in enumerate(items):
-        if in_race and not isinstance(item, Rejoin):
-            yield item.name
-        if isinstance(item, Fork | Parallel):
-            after = items[position + 1] if position + 1 < len(items) else None
-            for branch in item.branches:
-                yield from runners(branch, isinstance(after, Join) and after.mode == "any")
-        if isinstance(item, Condition) and item.otherwise is not None:
-            yield from runners(item.otherwise, in_race)
-
-
 def undoes(items: Items) -> Iterator[tuple[str, str, int | None]]:
     """What is undone, by what, in how many calls."""
     for item in items:
@@ -261,7 +247,9 @@ def _check_rollback(tale: Tale, last: dict[str, Row], start: int) -> None:
     meant = set(backwards(items)) if tale.to_root else behind(items, {row.node for row in tale.rows})
     undo = {step: name for step, name, _ in undoes(items)}
     done = _executed(tale, last, {step: undo[step] for step in undo if step in meant})
-    expected = promised(items, undo, done, _failed_first(tale, last, start))
+    first = _failed_first(tale, last, start)
+    assert first not in set(racing(items)), f"{first} has only lost a race, and the whole is rolled back"
+    expected = promised(items, undo, done, first)
     began = list(dict.fromkeys(call.step for call in tale.calls if call.step in set(undo.values())))
     if tale.is_disturbed:
         began, expected = _known_order(tale, began, expected)
@@ -303,7 +291,7 @@ def _failed_first(tale: Tale, last: dict[str, Row], start: int) -> str | None:
     if now or not any(row.node == "@resume" and row.opened[0] == start for row in tale.rows):
         return max(now)[1] if now else None
     paused = max(row.opened[0] for row in tale.rows if row.node == "@suspend")
-    losers = set(runners(tale.definition.items))
+    losers = set(racing(tale.definition.items))
     meanwhile = [(closed, node) for closed, node in failed if closed[0] > paused and node not in losers]
     return min(meanwhile)[1] if meanwhile else None
 

@@ -89,6 +89,21 @@ async def test_a_failed_branch_of_join_any_just_loses(shop: Shop) -> None:
     assert (story.status, story["bad"], shop.data["after"]["failed"]) == ("completed", "failed", 1)
 
 
+async def test_a_branch_of_join_any_that_fails_inside_its_own_fork_just_loses(shop: Shop) -> None:
+    """Semantics 8, however deep the failure is: who stood beside it is told, and taken back should all fail later."""
+    shop.fails = {"bad": ALWAYS, "after": ALWAYS}
+    shop.hold("good", "beside")
+    both = Branch().fork("g", step("bad"), Branch().step("beside", "do_plainly").on_failure("unbeside", "do")).join("k")
+    id = await shop.start(shop.flow().fork("f", both, step("good")).join("j", "any").step("after", "do"))
+    await shop.begun("bad", "good", "beside")
+    await until(lambda: "beside" in shop.told)
+    shop.let_go("good")
+    story = await shop.over(id)
+    assert shop.data["after"]["outputs"] == {"good": {"by": "good"}}
+    assert (story["bad"], story["beside"], "k" in story) == ("rolled_back", "cancelled", False)
+    assert shop.log[-1] == "unbeside"
+
+
 async def test_join_any_fails_when_all_its_branches_have_failed(shop: Shop) -> None:
     """Semantics 8: the join itself fails, and what came before is taken back."""
     shop.fails = {"bad": ALWAYS, "worse": ALWAYS}

@@ -281,6 +281,16 @@ async def test_events_of_a_stop_say_who_and_why(shop: Shop, operation: str) -> N
     assert story.instance.reason == "enough"
 
 
+async def test_events_of_a_pause_and_of_its_end_say_who_and_why(shop: Shop) -> None:
+    id = (await shop.run(shop.flow().wait_event("go"))).id
+    await shop.engine.suspend(id, by="ann", reason="audit")
+    await shop.engine.resume(id, by="ben", reason="all is well")
+    story = await shop.look(id)
+    assert [event.detail for event in story.noted("instance_suspended")] == [{"by": "ann", "reason": "audit"}]
+    assert [event.detail for event in story.noted("instance_resumed")] == [{"by": "ben", "reason": "all is well"}]
+    await shop.engine.abort(id)
+
+
 @BOTH
 async def test_event_of_the_active_step_says_that_the_workflow_stopped(shop: Shop, operation: str) -> None:
     """The text's `step_failed` with reason workflow_stopped: here the step did not fail, so it is `step_skipped`."""

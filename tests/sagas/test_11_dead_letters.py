@@ -62,6 +62,28 @@ async def test_active_running_steps_go_on_to_their_join(shop: Shop) -> None:
     assert (story.status, story["after_slow"], "j" in story) == ("dlq", "completed", False)
 
 
+async def test_of_a_race_only_the_last_branch_that_fails_is_paused(shop: Shop) -> None:
+    """Semantics 8: who fails while another may win has just lost, also inside a fork of its own."""
+    shop.fails = {"bad": ALWAYS, "worse": 1}
+    shop.hold("worse")
+    both = Branch().fork("g", Branch().step("bad", "do"), Branch().human("ask")).join("k")
+    id = await shop.start(shop.flow(dlq=True).fork("f", both, Branch().step("worse", "do")).join("j", "any"))
+    await shop.begun("bad", "worse")
+
+    async def has_lost() -> bool:
+        return (await shop.look(id))["bad"] == "failed"
+
+    await until(has_lost)
+    story = await shop.look(id)
+    assert (story.status, story["ask"], story.letters) == ("running", "cancelled", [])
+    shop.let_go("worse")
+    story = await shop.until_status(id, "dlq")
+    [letter] = story.letters
+    assert (story["worse"], letter.envelope["node"]) == ("paused", "worse")
+    await shop.engine.requeue(letter.id)
+    assert (await shop.over(id)).status == "completed"
+
+
 async def test_the_queue_holds_nothing_of_the_failed_step(shop: Shop) -> None:
     story = await dead(shop)
     async with await psycopg.AsyncConnection.connect(shop.engine.dsn) as connection:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from promises import Call, Row, Tale, backwards, behind, check, fork_depths, racing, runners
+from promises import Call, Row, Tale, backwards, behind, check, fork_depths, racing
 
 from holdfast import Branch, Flow
 
@@ -318,8 +318,29 @@ def test_the_depth_of_forks_is_not_that_of_conditions() -> None:
     assert dict(fork_depths(flow.items)) == {"outer": 1, "deep": 2}
 
 
-def test_who_races_and_who_only_stands_in_a_race() -> None:
+def test_who_may_lose_a_race() -> None:
     inner = Branch().fork("both", step("c"), step("d")).join("all").step("e", "work")
     flow = Flow("race").step("a", "work").fork("fork", step("b"), inner).join("first", "any").build()
     assert set(racing(flow.items)) == {"b", "both", "c", "d", "all", "e"}
-    assert set(runners(flow.items)) == {"b", "both", "all", "e"}, "what fails in a fork of all brings the whole down"
+
+
+@pytest.mark.parametrize("lost", ["c", "first"])
+def test_a_rollback_because_somebody_lost_a_race(lost: str) -> None:
+    flow = (
+        Flow("race").fork("fork", Branch().step("b", "work"), Branch().step("c", "work")).join("first", "any").build()
+    )
+    rows = [
+        Row(name, "forward", 0, "rolled_back", "error" if name == lost else "completed", (1, n), (3, n))
+        for n, name in enumerate(["fork", "b", "c", "first"])
+    ]
+    rows.append(Row("@rollback", "control", 0, "completed", "completed", (3, 9), (3, 9)))
+    calls = [
+        Call(n, name, 1, what, 1) for n, (name, what) in enumerate([("b", "begun"), ("b", "done"), ("c", "begun")])
+    ]
+    rows = [row._replace(calls=1) if row.node in ("b", "c") else row for row in rows]
+    told = Tale(flow, "failed", rows, [*calls, Call(3, "c", 1, "done", 1)])
+    if lost == "first":
+        check(told)
+    else:
+        with pytest.raises(AssertionError, match="has only lost a race"):
+            check(told)

@@ -67,7 +67,10 @@ async def test_pause_and_resume(flows: Served) -> None:
     assert (await post(client, f"instances/{id}/pause", 200, idempotency_key="p-1"))["status"] == "suspended"
     problem = await post(client, f"instances/{id}/signals", 409, {"event": "confirmed"})
     assert problem["code"] == "INSTANCE_SUSPENDED"
-    assert (await post(client, f"instances/{id}/resume", 200, idempotency_key="r-1"))["status"] == "running"
+    why = {"reason": "Counted."}
+    assert (await post(client, f"instances/{id}/resume", 200, why, idempotency_key="r-1"))["status"] == "running"
+    resumed = (await get(client, f"instances/{id}/events"))["items"][-1]
+    assert (resumed["type"], resumed["detail"]["reason"]) == ("instance_resumed", "Counted.")
     assert (await post(client, f"instances/{id}/resume", 200, idempotency_key="r-1"))["status"] == "running"
     assert (await post(client, f"instances/{id}/resume", 409))["code"] == "INSTANCE_NOT_SUSPENDED"
     await post(client, f"instances/{id}/pause", 200, idempotency_key="p-2")

@@ -320,7 +320,7 @@ async def test_freed_work_returns_to_the_queue_of_its_present_step(session: Sess
 
 async def test_a_lease_that_is_good_is_renewed(session: Session, db: Db) -> None:
     live(db, ME, 5)
-    answers = await run(session, [SQL.renew_lease.one(ME, 60.0)])
+    answers = await run(session, [SQL.renew_lease.arrays([["main"]], ME, 60.0)])
     assert answers[2].ntuples == 1
     assert db.execute("select lease_until > clock_timestamp() + interval '50 s' from holdfast.workers").fetchone() == (
         True,
@@ -333,7 +333,7 @@ async def test_a_dead_incarnation_is_never_revived(session: Session, db: Db, how
         live(db, ME, -1 if how == "ran out" else 60)
     if how == "stopped":
         await run(session, [SQL.stop_worker.one(ME)])
-    answers = await run(session, [SQL.renew_lease.one(ME, 60.0)])
+    answers = await run(session, [SQL.renew_lease.arrays([["main"]], ME, 60.0)])
     assert answers[2].ntuples == 0
     assert db.execute("select count(*) from holdfast.workers where lease_until > clock_timestamp()").fetchone() == (0,)
 

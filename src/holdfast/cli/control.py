@@ -141,6 +141,7 @@ def pause(
 def resume(
     ids: Ids = None,
     by: By = None,
+    reason: Reason = None,
     flow: Flow = None,
     status: Status = None,
     limit: Limit = 1000,
@@ -150,7 +151,7 @@ def resume(
 ) -> None:
     """Let paused instances go on; exit code 5: some could not be resumed."""
     _change(
-        "resume", by, lambda engine, id, by: engine.resume(id, by=by), ("suspended",),
+        "resume", by, lambda engine, id, by: engine.resume(id, by=by, reason=reason), ("suspended",),
         Meant(ids, flow, status, limit), dry_run=dry_run, yes=yes, json=json,
     )  # fmt: skip
 

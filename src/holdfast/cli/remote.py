@@ -172,8 +172,8 @@ class Remote(RemoteDesk):
     def suspend(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
         return self._control(instance_id, "pause", by, reason=reason)
 
-    def resume(self, instance_id: str, *, by: str | None = None) -> Instance:
-        return self._control(instance_id, "resume", by)
+    def resume(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return self._control(instance_id, "resume", by, reason=reason)
 
     def rerun(
         self,

@@ -68,8 +68,8 @@ def resume(turn: Turn, signal: Resume) -> None:
     turn.status = InstanceStatus.RUNNING if backwards is None else InstanceStatus.ROLLING_BACK
     turn.reason, turn.chain = None if backwards is None else backwards.reason, 0
     parked, turn.parked = turn.parked, ()
-    turn.control("resume", {"by": turn.actor, "again": runs_again})
-    turn.note("instance_resumed", detail={"by": turn.actor})
+    turn.control("resume", {"by": turn.actor, "reason": signal.reason, "again": runs_again})
+    turn.note("instance_resumed", detail={"by": turn.actor, "reason": signal.reason})
     for path in postponed(turn):
         meet_postponed(turn, path)
         walk(turn)
@@ -80,7 +80,8 @@ def resume(turn: Turn, signal: Resume) -> None:
             _set_out_again(turn, path, token, token.run)
         elif token.phase is Phase.DEAD and runs_again:
             turn.superseded = [*turn.superseded, (token.step, token.at)]
-            turn.letters_resolved = (*turn.letters_resolved, Answered(token.step, "replayed", turn.actor, "resumed"))
+            answer = Answered(token.step, "replayed", turn.actor, signal.reason or "resumed")
+            turn.letters_resolved = (*turn.letters_resolved, answer)
             _set_out_again(turn, path, token, token.run + 1)
     if backwards is not None and not turn.tokens:
         run_next(turn)

@@ -56,6 +56,14 @@ def _fate(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.meet_fate(detail["path"], detail["fate"], read_error(error).code)
 
 
+def _lost(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    """The failure that did it, and what it took with it, have rows of their own."""
+    path = detail["path"]
+    for scope_id in [scope_id for scope_id, scope in rebuild.scopes.items() if scope.parent == path]:
+        rebuild.close_scope(scope_id)
+    rebuild.branch_over(path, "failed")
+
+
 def _hold(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     path, hop, node = detail["path"], detail["hop"], detail["node"]
     rebuild.moves.pop(path, None)
@@ -175,6 +183,7 @@ CONTROLS: Final[dict[str, Callable[[Rebuild, StepRow, dict[str, Any]], None]]] =
     "@suspend": _suspend,
     "@resume": _resume,
     "@fate": _fate,
+    "@lost": _lost,
     "@hold": _hold,
     "@escape": _escape,
     "@park": _park,

@@ -4,7 +4,7 @@ The fate of a token that has no edge to take is decided before its row is writte
 
     dead      the token stays where it failed until a resume or a requeue runs its node again
     postponed the instance is suspended: the token stays, and meets one of the fates below when it is resumed
-    lost      its branch drops out of an `any` join; when nobody is left, the join itself fails
+    lost      the branch it stands in, however deep, drops out of an `any` join; when nobody is left, the join fails
     rollback  the instance goes backwards
     fatal     the instance fails, and every other token ends with it
 """
@@ -19,7 +19,7 @@ from holdfast.core.decision import Letter, Release
 from holdfast.core.ids import letter_id, token_id
 from holdfast.core.program import Place
 from holdfast.core.rollback import abandon, begin
-from holdfast.core.scopes import WORKFLOW_STOPPED, branch_over, cancel_token, is_last_hope
+from holdfast.core.scopes import WORKFLOW_STOPPED, cancel_token, is_last_hope, lose, runner_of
 from holdfast.core.signals import Failure
 from holdfast.core.state import Failed, Token, value_of
 from holdfast.core.status import InstanceStatus, Phase, StepStatus
@@ -145,14 +145,14 @@ def _closing(before: Records | None, tried: Records | None, fate: str | None) ->
 
 
 def _fate(turn: Turn, path: str) -> str:
-    last_hope = is_last_hope(turn, path)
-    if last_hope is False:
+    runner = runner_of(turn, path)
+    if runner is not None and not is_last_hope(turn, runner):
         return LOST
-    if turn.program.policy.on_error in _BURIES and not (last_hope and _join_has_a_way_out(turn, path)):
+    if turn.program.policy.on_error in _BURIES and not (runner and _join_has_a_way_out(turn, runner)):
         return DEAD
     if turn.status is InstanceStatus.SUSPENDED:
         return POSTPONED
-    if last_hope:
+    if runner is not None:
         return LOST
     return ROLLBACK if turn.program.policy.on_error == "rollback" else FATAL
 
@@ -162,8 +162,8 @@ def _status_of(turn: Turn, fate: str | None) -> StepStatus:
     return StepStatus.PAUSED if fate == DEAD and turn.program.policy.on_error == "dlq" else StepStatus.FAILED
 
 
-def _join_has_a_way_out(turn: Turn, path: str) -> bool:
-    join = turn.program.joins[turn.scopes[path.rpartition(".")[0]].split]
+def _join_has_a_way_out(turn: Turn, runner: str) -> bool:
+    join = turn.program.joins[turn.scopes[runner.rpartition(".")[0]].split]
     return join is not None and "error" in turn.program.places[join].ways
 
 
@@ -175,7 +175,7 @@ def _meet_fate(
     elif fate == POSTPONED:
         turn.tokens[path] = _dead(turn, token, is_postponed=True)
     elif fate == LOST:
-        branch_over(turn, path, "failed")
+        lose(turn, runner_of(turn, path) or path)
     elif fate == ROLLBACK:
         begin(turn, InstanceStatus.FAILED, failure.code, first=token.step)
     else:

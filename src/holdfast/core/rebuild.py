@@ -189,7 +189,7 @@ class Rebuild:
             self.end(InstanceStatus.ABORTED, REJECTED)
         else:
             self.result = raw
-            self._branch_over(row.path, "ended")
+            self.branch_over(row.path, "ended")
 
     def _part(self, row: StepRow, raw: bytes, chosen: list[str]) -> None:
         children = _detail(row.detail or b"{}").children
@@ -206,13 +206,13 @@ class Rebuild:
 
     def meet_fate(self, path: str, fate: str | None, code: str) -> None:
         if fate == LOST:
-            self._branch_over(path, "failed")
+            self.branch_over(path, "failed")
         elif fate != ROLLBACK:  # of which a control row tells
             self.end(InstanceStatus.FAILED, code)
 
     # --- scopes ---------------------------------------------------------------------------------------------------
 
-    def _branch_over(self, path: str, outcome: str) -> None:
+    def branch_over(self, path: str, outcome: str) -> None:
         """Where somebody arrived or failed, the join's own row tells what follows; where all ended, nothing does."""
         scope_id, _, index = path.rpartition(".")
         if not scope_id:
@@ -222,7 +222,7 @@ class Rebuild:
         self.scopes[scope_id] = scope
         if len(scope.done) == scope.width and all(a.outcome == "ended" for a in scope.done.values()):
             self.close_scope(scope_id)
-            self._branch_over(scope.parent, "ended")
+            self.branch_over(scope.parent, "ended")
 
     def close_scope(self, scope_id: str) -> None:
         inside = scope_id + "."

@@ -25,6 +25,7 @@ WORKFLOW_STOPPED: Final = "workflow_stopped"  # why a step ended in the trail, w
 OUT: Final = frozenset({Phase.WORKING, Phase.CANCELLING, Phase.EXPIRING})  # a handler or a sub-flow may come back
 _UNSTOPPED: Final = frozenset({Phase.WORKING, Phase.EXPIRING})  # and its success counts
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
+BRANCH_FAILED: Final = "branch_failed"  # why what stood beside a failed step ends, where that only loses a race
 
 
 def open_scope(turn: Turn, place: Place, move: Move, ways: list[Way], record: bytes | None) -> None:
@@ -93,12 +94,29 @@ def join_value(scope: Scope, mode: str, last: str) -> dict[str, Any]:
     }
 
 
-def is_last_hope(turn: Turn, path: str) -> bool | None:
-    """Whether a race hangs on this branch alone; None if it is not in a race: its scope does not join `any`."""
-    scope = turn.scopes.get(path.rpartition(".")[0])
-    if scope is None or turn.program.join_modes.get(scope.split) != "any":
-        return None
+def runner_of(turn: Turn, path: str) -> str | None:
+    """The branch of a race that cannot win any more when `path` fails: itself, or the one whose forks it stands in."""
+    while (scope := turn.scopes.get(path.rpartition(".")[0])) is not None:
+        if turn.program.join_modes.get(scope.split) == "any":
+            return path
+        path = scope.parent
+    return None
+
+
+def is_last_hope(turn: Turn, runner: str) -> bool:
+    """Whether a race hangs on this branch of it alone."""
+    scope = turn.scopes[runner.rpartition(".")[0]]
     return len(scope.done) + 1 == scope.width
+
+
+def lose(turn: Turn, runner: str) -> None:
+    """A branch drops out of its race, with all that is still under way in its forks."""
+    inside = [scope_id for scope_id, scope in turn.scopes.items() if scope.parent == runner]
+    for scope_id in inside:
+        close_scope(turn, scope_id, BRANCH_FAILED)
+    if inside:
+        turn.control("lost", {"path": runner})
+    branch_over(turn, runner, "failed")
 
 
 def escape(turn: Turn, move: Move, depth: int) -> Move:

@@ -131,6 +131,7 @@ class Suspend(msgspec.Struct, frozen=True, gc=False):
 
 
 class Resume(msgspec.Struct, frozen=True, gc=False):
+    reason: str | None = None
     if_version: int | None = None
 
 

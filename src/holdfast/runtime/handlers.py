@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
 import msgspec
 
+from holdfast.core.program import CALL_QUEUE, queue_name
 from holdfast.errors import HoldfastError, NotFound
 
 Function = Callable[..., Any]
@@ -30,6 +31,7 @@ class Registry:
     """What this process can do."""
 
     def __init__(self) -> None:
+        self.on_added: Callable[[], None] = nobody_asks
         self._handlers: dict[str, Handler] = {}
         self._registered: dict[str, Function] = {}  # as they were given
 
@@ -44,7 +46,10 @@ class Registry:
             )
         is_async = _is_async(function)
         runs = function if is_async else _for_a_thread(function)
+        is_new = name not in self._handlers
         self._handlers[name] = Handler(name, runs, is_async, _converter(name, function))
+        if is_new:
+            self.on_added()
         return function
 
     def get(self, name: str) -> Handler | None:
@@ -63,6 +68,19 @@ class Registry:
 
     def __contains__(self, name: str) -> bool:
         return name in self._handlers
+
+
+def queues_of(handlers: Registry, calls: Registry, places: Iterable[str]) -> list[str]:
+    """Where the work waits that can be done with them, here and in queues of the worker's own."""
+    served = (None, *places)
+    return [
+        *(queue_name(place, name) for place in served for name in handlers.names()),
+        *(CALL_QUEUE + queue_name(place, name) for place in served for name in calls.names()),
+    ]
+
+
+def nobody_asks() -> None:
+    """No worker runs."""
 
 
 def _is_async(function: Function) -> bool:

@@ -126,6 +126,6 @@ _SIGNALS: dict[str, _Reader] = {
     "cancel": lambda _q, e, _: Cancel(e.reason, e.if_version),
     "abort": lambda _q, e, _: Abort(e.reason, e.if_version),
     "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR", e.if_version),
-    "resume": lambda _q, e, _: Resume(e.if_version),
+    "resume": lambda _q, e, _: Resume(e.reason, e.if_version),
     "force_fail": lambda _q, e, _: ForceFail(e.reason, e.if_version),
 }

@@ -11,7 +11,6 @@ import contextlib
 import logging
 
 from holdfast.core.decision import Dispatch
-from holdfast.core.program import CALL_QUEUE, queue_name
 from holdfast.core.signals import CallDue, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError, StoreError
@@ -20,7 +19,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.context import Job
 from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.runtime.executor import Executor
-from holdfast.runtime.handlers import Registry
+from holdfast.runtime.handlers import Registry, nobody_asks, queues_of
 from holdfast.runtime.items import Item
 from holdfast.runtime.maintenance import Maintenance
 from holdfast.runtime.missing import MissingHandlers
@@ -59,7 +58,7 @@ class Worker:
         self._capacity = max(options.capacity, options.concurrency)  # else some handlers could never be busy
         self._dsn = dsn
         self._committer = committer
-        self._handlers = handlers
+        self._registries = handlers, calls
         self._notifier = notifier
         self._calls = Calls(dsn, committer, calls, telemetry, self._is_lost, options.calls)
         self._parking = Parking(lambda: self._session, self._parked, self._look_for_strays)
@@ -67,13 +66,6 @@ class Worker:
             handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run, committer.hooks,
             self._parking.postpone,
         )  # fmt: skip
-        served = (None, *options.queues)
-        self.queues = [
-            *(queue_name(place, name) for place in served for name in handlers.names()),
-            *(CALL_QUEUE + queue_name(place, name) for place in served for name in calls.names()),
-        ]
-        self._served = frozenset(self.queues)
-        self._claims = [*self.queues, *queue.UNRUN_QUEUES]
         self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
         self._taking_on, self._reopening = asyncio.Lock(), asyncio.Lock()
         self._pause = min(options.scan, options.lease / 3)
@@ -94,7 +86,8 @@ class Worker:
         self._next_look: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ears: list[asyncio.Task[None]] = []
-        self.lease = Lease(dsn, self._claims, options.lease, self._new_incarnation)
+        self.lease = Lease(dsn, options.lease, self._new_incarnation)
+        self._serve()
         self.effects: EffectsWorker | None = None
         self.upkeep: Maintenance | None = None
 
@@ -104,6 +97,9 @@ class Worker:
         await asyncio.to_thread(self.lease.start)
         committer = self._committer
         self._session = await Session.open(self._dsn)
+        for registry in self._registries:
+            registry.on_added = self._on_registered
+        self._serve()  # what was registered meanwhile, too
         if await self._may_have_lost_others():
             committer.caution.begin()
         committer.worker = self.lease.id
@@ -128,6 +124,20 @@ class Worker:
             self._tasks.append(asyncio.create_task(self.upkeep.serve(), name="holdfast-maintenance"))
         committer.wake()
 
+    def _serve(self) -> None:
+        """Everything that is registered by now."""
+        self.queues = queues_of(*self._registries, self.options.queues)
+        self._served = frozenset(self.queues)
+        self._claims = self.lease.queues = [*self.queues, *queue.UNRUN_QUEUES]
+
+    def _on_registered(self) -> None:
+        """In whichever thread that was."""
+        self._loop.call_soon_threadsafe(self._serve_more)
+
+    def _serve_more(self) -> None:
+        self._serve()
+        self.wake()
+
     async def _may_have_lost_others(self) -> bool:
         try:
             return await queue.has_lost_workers(self._session)
@@ -137,6 +147,8 @@ class Worker:
     async def stop(self) -> None:
         """Results of running handlers still commit; nothing new is taken on; what was not started goes back."""
         self._draining = True
+        for registry in self._registries:
+            registry.on_added = nobody_asks
         committer = self._committer
         committer.room = lambda: 0
         await _end(self._tasks)

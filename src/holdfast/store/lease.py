@@ -32,11 +32,11 @@ STALL_LEASES = 10
 
 
 class Lease:
-    def __init__(self, dsn: str, queues: Sequence[str], seconds: float, on_new_id: Callable[[bytes], None]) -> None:
+    def __init__(self, dsn: str, seconds: float, on_new_id: Callable[[bytes], None]) -> None:
         self.id = uuid.uuid4().bytes
         self.seconds = seconds
+        self.queues: Sequence[str] = ()  # what the worker serves; others learn of a change with the next renewal
         self._dsn = dsn
-        self._queues = list(queues)
         self._on_new_id = on_new_id
         self._trusted_until = 0.0
         self._beat_at = time.monotonic()
@@ -96,7 +96,7 @@ class Lease:
         if sent - self._beat_at > max(STALL_SECONDS, STALL_LEASES * self.seconds):
             log.error("The event loop has stood still for %.0f s; its lease is left to run out", sent - self._beat_at)
             return
-        if self._run(connection, SQL.renew_lease, [self.id, self.seconds]):
+        if self._run(connection, SQL.renew_lease, [self.queues, self.id, self.seconds]):
             self._trusted_until = sent + self.seconds
             return
         log.warning("The lease ran out; going on under a new id")
@@ -107,7 +107,7 @@ class Lease:
 
     def _register(self, connection: psycopg.Connection[Any]) -> None:
         sent = time.monotonic()
-        about = [self._queues, self.id, platform.node(), os.getpid(), __version__, self.seconds]
+        about = [self.queues, self.id, platform.node(), os.getpid(), __version__, self.seconds]
         self._run(connection, SQL.insert_worker, about)
         self._trusted_until = sent + self.seconds
 

@@ -127,13 +127,19 @@ class Signalling(Reading):
         return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR", if_version), by)
 
     async def resume(
-        self, instance_id: Id, *, by: str | None = None, if_version: int | None = None, id: Id | None = None
+        self,
+        instance_id: Id,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        if_version: int | None = None,
+        id: Id | None = None,
     ) -> Instance:
         """Let an instance go on that somebody, an error or the chain limit has suspended.
 
         The same `id` again is the same resume, also where the instance was suspended once more since, or is in `dlq`.
         """
-        return await self._control(instance_id, Resume(if_version), by, id)
+        return await self._control(instance_id, Resume(reason, if_version), by, id)
 
     async def force_fail(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Instance:
         return await self._control(instance_id, ForceFail(reason), by)

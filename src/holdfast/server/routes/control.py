@@ -113,7 +113,12 @@ async def pause_instance(
     dependencies=[needs(Scope.OPERATE), IF_MATCH],
 )
 async def resume_instance(
-    instance_id: UUID, request: Request, response: Response, sight: CurrentSight, key: IdempotencyKey
+    instance_id: UUID,
+    request: Request,
+    response: Response,
+    sight: CurrentSight,
+    key: IdempotencyKey,
+    wish: Why | None = None,
 ) -> InstanceView:
     """Let an instance go on: one that was paused, or one that an error or the chain limit suspended."""
     expected = await _expected(sight, instance_id, request)
@@ -121,6 +126,7 @@ async def resume_instance(
         resumed = await sight.engine.resume(
             instance_id,
             by=sight.identity.subject,
+            reason=(wish or _NO_REASON).reason,
             if_version=expected,
             id=signal_id(sight.identity, instance_id, key, "resume"),
         )
