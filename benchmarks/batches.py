@@ -17,7 +17,8 @@ from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus
 from holdfast.runtime.starter import new_id
 from holdfast.store.commit import Batch, Entry, NewInstance, writes
-from holdfast.store.locks import CLOCK, PIN
+from holdfast.store.locks import CLOCK
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, Session
 from holdfast.store.wire import read_int
 

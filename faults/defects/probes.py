@@ -23,7 +23,7 @@ from faults.report import NONE, Figure
 from faults.scene import Stage
 from holdfast import Context, Engine, Flow
 from holdfast.store import queue
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
 from holdfast.store.statements import SQL, Statement
 

@@ -15,7 +15,8 @@ from holdfast.core.ids import FORWARD, receipt_key, step_id, token_id
 from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus, StepStatus
 from holdfast.store.commit import Batch, Entry, NewInstance, writes
-from holdfast.store.locks import CLOCK, PIN
+from holdfast.store.locks import CLOCK
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int

@@ -20,7 +20,8 @@ from holdfast.core.decision import KeyWait, Opened, Timer
 from holdfast.core.ids import bucket_of, timer_id
 from holdfast.core.state import Instance
 from holdfast.store.commit import Batch, Entry, writes
-from holdfast.store.locks import CLOCK, PIN
+from holdfast.store.locks import CLOCK
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int

@@ -18,7 +18,7 @@ import schema_rows
 from store_batches import ME
 from store_verbs import VERBS, Actor, World, build, letter_id
 
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, ROLLBACK, DatabaseError
 from holdfast.store.statements import SQL
 from holdfast.testing import copied_database

@@ -37,7 +37,7 @@ from holdfast.core.moments import from_datetime
 from holdfast.core.state import Instance
 from holdfast.store import queue
 from holdfast.store.commit import Entry
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.queue import ClaimedWork
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
 from holdfast.store.statements import SQL

@@ -9,7 +9,8 @@ from store_batches import ME, batch, commit, decision, instance, new, new_id, op
 
 from holdfast.core.state import Instance
 from holdfast.store.commit import Entry
-from holdfast.store.locks import PIN, SIGNALS_PER_INSTANCE, lock
+from holdfast.store.locks import SIGNALS_PER_INSTANCE, lock
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int

@@ -31,7 +31,14 @@ TENANTS = (
     "list_instances_by_key", "list_instances_by_parent", "read_flow",
 )  # fmt: skip
 # These change the role, so they are sent before any other is taken.
-BEFORE_A_ROLE = ("lend_transaction", "pin_impatiently", "pin_transaction", "use_tenant", "use_worker")
+BEFORE_A_ROLE = (
+    "lend_transaction",
+    "pin_impatiently",
+    "pin_settled",
+    "pin_transaction",
+    "use_tenant",
+    "use_worker",
+)
 
 
 @pytest.fixture(scope="module")

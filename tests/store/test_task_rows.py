@@ -19,7 +19,7 @@ from holdfast.core.decision import TaskClosed, TaskFacts, TaskOpened
 from holdfast.core.hands import Change, TaskStatus
 from holdfast.core.state import Instance
 from holdfast.store.commit import Entry, writes
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session
 from holdfast.store.statements import SQL, Query
 from holdfast.store.tasks import (

@@ -34,7 +34,8 @@ from holdfast.runtime.plan import Plan
 from holdfast.runtime.telemetry import Telemetry
 from holdfast.store.calls import CallLimits, CallTransaction
 from holdfast.store.commit import Entry, writes
-from holdfast.store.locks import PIN, Locked
+from holdfast.store.locks import Locked
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
 from holdfast.store.statements import SQL
 

@@ -39,16 +39,13 @@ from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
 from holdfast.store.months import Months
+from holdfast.store.pins import clock_of, pin_impatiently
 from holdfast.store.plain import AGING, weight_of_a_point
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Disconnected, Session
-from holdfast.store.statements import SQL
-from holdfast.store.wire import read_int
 
 log = logging.getLogger("holdfast.commit")
 
 _RESULTS = (WorkDone, WorkFailed)
-PIN_IMPATIENT = SQL.pin_impatiently.one()
-CLOCK_COLUMN = 8  # where pin_impatiently gives the time
 LOOKS = 3  # times the linger a lane waits for more
 BUSY_PAUSE = 0.005
 BUSY_PATIENCE = 1.0
@@ -108,7 +105,9 @@ class Committer:
 
     async def start(self) -> None:
         for _ in range(self.options.lanes):
-            self._sessions.append(await Session.open(self.dsn))  # one by one: `stop` closes what a failure leaves
+            self._sessions.append(
+                await Session.open_settled(self.dsn)
+            )  # one by one: `stop` closes what a failure leaves
         self._tasks = [asyncio.create_task(self._lane(n), name=f"holdfast-lane-{n}") for n in range(self.options.lanes)]
 
     async def stop(self, patience: float = 5.0) -> None:
@@ -299,14 +298,14 @@ class Committer:
         return plan if plan.make_unlocked(items) else None
 
     async def _write_unlocked(self, session: Session, plan: Plan) -> None:
-        begin = [BEGIN, PIN_IMPATIENT]
+        begin = [BEGIN, pin_impatiently(session)]
         if plan.rollbacks:
             results = await session.run(begin)
             await plan_rollbacks(plan, session)
             await session.run([*writes(plan.batch()), COMMIT])
         else:
             results = await session.run([*begin, *writes(plan.batch()), COMMIT])
-        self.clock.observe(read_int(results[1].get_value(0, CLOCK_COLUMN) or b""))
+        self.clock.observe(clock_of(results[1]))
 
     async def _write_locked(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int
@@ -405,7 +404,7 @@ class Committer:
         waits = pauses()
         while True:
             try:
-                return await Session.open(self.dsn)
+                return await Session.open_settled(self.dsn)
             except HoldfastError as failure:
                 log.warning("The database is away: %s", failure.message)
                 await asyncio.sleep(next(waits))

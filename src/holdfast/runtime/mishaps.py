@@ -21,7 +21,8 @@ from holdfast.runtime.isolation import MAX_ALONE, Isolation
 from holdfast.runtime.items import Item
 from holdfast.runtime.plan import Plan
 from holdfast.runtime.suspicion import Suspicion, kind_of, way_of
-from holdfast.store.locks import PIN, SIGNALS_PER_INSTANCE
+from holdfast.store.locks import SIGNALS_PER_INSTANCE
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
 from holdfast.store.standing import REFUSED_HINT
 from holdfast.store.statements import SQL, Query

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.core.ids import bucket_of
 from holdfast.errors import Conflict, HoldfastError, StoreError
 from holdfast.runtime.catalog import Definition
-from holdfast.store.locks import PIN
+from holdfast.store.pins import pin
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
 from holdfast.store.standing import REFUSED_HINT
 from holdfast.store.statements import SQL
@@ -164,7 +164,7 @@ class Starter:
         for attempt in range(TRIES):
             for start in starts:
                 start.found = None  # an earlier try was rolled back, or its answer was lost
-            session = self._free.pop() if self._free else await Session.open(self._dsn)
+            session = self._free.pop() if self._free else await Session.open_settled(self._dsn)
             try:
                 failures = await self._insert(session, starts, whole)
             except DatabaseError as error:
@@ -204,13 +204,13 @@ class Starter:
         """Ids were made before the first try, so a repeated insert after a lost answer finds itself."""
         if all(s.key is None for s in starts):  # nobody to meet, so no order to keep
             insert = SQL.start_instances.rows([_instance_row(s) for s in starts], None)
-            results = await session.run([BEGIN, PIN, insert, COMMIT])
+            results = await session.run([BEGIN, pin(session), insert, COMMIT])
             if results[2].ntuples < len(starts):
                 _mark_known(starts, rows(results[2]))
             return {}
         ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
         insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
-        results = await session.run([BEGIN, PIN, insert])
+        results = await session.run([BEGIN, pin(session), insert])
         _mark_known(ordered, rows(results[2]))
         taken = [s for s in ordered if s.found is not None and s.key is not None]
         failures = await self._compare(session, taken) if taken else {}

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.moments import to_datetime
-from holdfast.store.locks import CLOCK, PIN
+from holdfast.store.locks import CLOCK
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int

@@ -16,7 +16,8 @@ import psycopg
 
 from holdfast.errors import Refused
 from holdfast.store.lending import BlockingLentConnection, LentConnection
-from holdfast.store.locks import CLOCK, PIN, Locked, load_instance
+from holdfast.store.locks import CLOCK, Locked, load_instance
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, RESET, SET_CONSTRAINTS, DatabaseError, Disconnected, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int

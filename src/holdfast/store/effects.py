@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.moments import from_datetime, to_datetime
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.trail import BEGINNING, Moment

@@ -12,12 +12,12 @@ from holdfast.core.snapshot import read_state
 from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus
 from holdfast.errors import HoldfastError
+from holdfast.store.pins import pin
 from holdfast.store.session import BEGIN, Session, rows
 from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
 SIGNALS_PER_INSTANCE = 32
-PIN = SQL.pin_transaction.one()
 CLOCK = SQL.read_clock.one()
 
 
@@ -53,7 +53,7 @@ async def lock(
 
     `first` is the end of the transaction before, in the same flush.
     """
-    queries = [BEGIN, PIN]
+    queries = [BEGIN, pin(session)]
     if known:
         ordered = sorted(known, key=lambda k: k[0])
         queries.append(SQL.lock_instances.rows([(i, i[15], -1 if c is None else c.version) for i, c in ordered]))
@@ -82,7 +82,7 @@ async def lock(
 
 async def claim_one(session: Session) -> QueuedSignal | None:
     """The oldest ready signal, its instance locked but not read; the transaction stays open."""
-    results = await session.run([BEGIN, PIN, SQL.claim_instances.one(1)])
+    results = await session.run([BEGIN, pin(session), SQL.claim_instances.one(1)])
     claimed = Locked(0, {}, {row[0]: b"" for row in rows(results[2])}, [], 0)
     await _read_signals(session, claimed, False, 1)
     return claimed.signals[0] if claimed.signals else None

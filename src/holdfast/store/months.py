@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.moments import from_datetime
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
 from holdfast.store.statements import SQL, Statement, is_of_a_month
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session
 from holdfast.store.statements import SQL
 

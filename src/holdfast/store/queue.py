@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int

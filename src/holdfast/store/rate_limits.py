@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.store.locks import PIN
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int

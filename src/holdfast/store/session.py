@@ -71,6 +71,7 @@ class Session:
         self._turn = asyncio.Lock()
         self._out_of_step = False
         self._known: set[bytes] = set()  # what is prepared on this connection
+        self.is_settled = False  # what pins.py sets for a transaction is set for all of them
 
     @classmethod
     async def open(cls, dsn: str) -> Session:
@@ -84,6 +85,24 @@ class Session:
             await self.close()
             raise
         return self
+
+    @classmethod
+    async def open_settled(cls, dsn: str) -> Session:
+        """For transactions that begin as store/pins.py says, and for nothing else."""
+        self = await cls.open(dsn)
+        try:
+            await self._settle()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _settle(self) -> None:
+        try:
+            await self._exchange([SQL.settle_session.one()])
+        except psycopg.OperationalError as failure:
+            raise no_connection(failure) from None
+        self.is_settled = True
 
     async def _prepare(self) -> None:
         for name in _AT_FIRST:
@@ -291,6 +310,9 @@ class PooledSession(Session):
 
     async def _prepare(self) -> None:
         """Nothing that is left behind would be found again."""
+
+    async def _settle(self) -> None:
+        """Nor would a setting."""
 
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
         send = self._pg.send_query_params

@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError
-from holdfast.store.locks import PIN, load_instance
+from holdfast.store.locks import load_instance
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL, Query
 

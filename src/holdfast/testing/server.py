@@ -27,6 +27,7 @@ FAST: Final = {
     "full_page_writes": "off",
     "synchronous_commit": "off",
     "max_wal_size": "512MB",
+    "shared_buffers": "256MB",  # every database that is dropped is looked for in all of them
     "max_connections": "300",
 }
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- only a directory of our own below it is used

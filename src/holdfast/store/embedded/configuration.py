@@ -9,11 +9,11 @@ from holdfast.errors import StoreError
 from holdfast.store.embedded.account import Account
 from holdfast.store.embedded.binaries import Installation
 from holdfast.store.embedded.layout import Layout
+from holdfast.store.embedded.memory import buffers
 
 # fsync, synchronous_commit and full_page_writes stay at their safe defaults.
 _BASE = {
     "max_connections": "200",
-    "shared_buffers": "256MB",
     "max_wal_size": "8GB",
     "checkpoint_timeout": "15min",
     "timezone": "UTC",
@@ -31,6 +31,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 def server_conf(installation: Installation, layout: Layout, settings: Mapping[str, str]) -> str:
     chosen = {
         **_BASE,
+        "shared_buffers": buffers(),
         "log_directory": str(layout.log),
         "wal_compression": "lz4" if installation.has_lz4 else "pglz",
     }
