@@ -16,7 +16,7 @@ from holdfast.core.moments import from_datetime
 from holdfast.core.signals import Actor, Decided
 from holdfast.errors import Busy, Conflict, NotFound, Refused
 from holdfast.runtime.answers import check_answer
-from holdfast.runtime.edge import check_text, take_id, take_payload
+from holdfast.runtime.edge import check_expected, check_text, take_id, take_payload
 from holdfast.runtime.items import Item
 from holdfast.runtime.starter import new_id
 from holdfast.store import tasks as store
@@ -141,6 +141,7 @@ class Tasks:
         _check_person(by)
         _check_decision(decision)
         check_text(comment, "comment")
+        check_expected(if_version)
         task = await self.get(id)
         if TaskStatus(task.status) not in OVER:
             check_answer(task, decision, raw)
@@ -194,8 +195,7 @@ def _check_filter(role: str | None, assignee: str | None, status: str | None, li
         raise Refused(
             f"There is no status {status!r} of tasks.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(TaskStatus)}."
         )
-    if not 1 <= limit <= 1000:
-        raise Refused("A page holds 1 to 1000 tasks.", code="LIMIT_INVALID")
+    check_page(limit, "tasks")
 
 
 def _check_person(person: str) -> None:
