@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from holdfast.core import hands
-from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_open
+from holdfast.core.decision import TaskFacts
+from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_decider, check_open
 from holdfast.core.moments import from_datetime
 from holdfast.core.signals import Actor, Decided
 from holdfast.errors import Busy, Conflict, NotFound, Refused
@@ -146,7 +147,11 @@ class Tasks:
         if TaskStatus(task.status) not in OVER:
             check_answer(task, decision, raw)
         if conn is not None:
-            await BorrowedVerbs(self._org).decide(conn, take_id(id), decision, comment, raw, by, signal_id)
+            if task.assignee is None:  # a queued decision brings no roles along: whether it may be sent is asked here
+                check_decider(TaskFacts(roles=tuple(task.roles)), by, _take_roles(roles))
+            await BorrowedVerbs(self._org).decide(
+                conn, take_id(id), decision, comment, raw, by, signal_id, capabilities, if_version
+            )
             return task
         if signal_id is None:
             check_open(_held(task))

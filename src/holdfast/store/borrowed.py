@@ -10,6 +10,7 @@ hook.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, Protocol
 from uuid import UUID
@@ -81,9 +82,15 @@ class BorrowedVerbs:
         raw: bytes | None,
         by: str,
         id: UUID | str | None,
+        capabilities: Sequence[str],
+        if_version: int | None,
     ) -> None:
         data = None if raw is None else raw.decode()
-        await _run(conn, "decide_task", (_uuid(task), decision, comment, data, by, _signal_id(id), self._org))
+        vouched = msgspec.json.encode(list(capabilities)).decode()
+        arguments = (
+            _uuid(task), decision, comment, data, by, _signal_id(id), self._org, vouched, if_version,
+        )  # fmt: skip
+        await _run(conn, "decide_task", arguments)
 
     async def cancel(self, conn: Any, instance: bytes, reason: str | None, by: str | None) -> Instance:
         arguments = _uuid(instance), _text(reason, "reason"), _text(by, "actor"), self._org
