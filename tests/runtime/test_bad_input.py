@@ -204,6 +204,8 @@ async def test_texts_that_cannot_be_stored(engine: Engine, holdfast_dsn: str) ->
             lambda text=bad: engine.signal(id, text),
             lambda text=bad: engine.signal(id, "go", node=text),
             lambda text=bad: engine.signal(id, "go", by=text),
+            lambda text=bad: engine.signal(id, "go", capabilities=[text]),
+            lambda text=bad: engine.signal(id, "go", capabilities=[text], delay=60.0),
             lambda text=bad: engine.signal_key(text, "key"),
             lambda text=bad: engine.list(flow=text),
         ):

@@ -78,7 +78,7 @@ async def test_roles_capabilities_and_version_count_there_too(office: Engine, ho
             await office.decide(other.id, by="ann", decision="confirmed", if_version=stands_at + 1, conn=conn)
         await office.decide(task.id, by="ann", decision="confirmed", roles=["manager"], conn=conn)
         await office.decide(
-            other.id, by="ann", decision="confirmed", capabilities=["pay"], if_version=stands_at, conn=conn
+            other.id, by="ann", decision="confirmed", capabilities="pay", if_version=stands_at, conn=conn
         )
     await office.drain(timeout=30)
     assert [(await office.task(one.id)).status for one in (task, other)] == ["completed", "completed"]

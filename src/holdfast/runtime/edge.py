@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
@@ -65,6 +66,14 @@ def check_text(text: Any, what: str) -> None:
             code="TEXT_INVALID",
             hint="Use text without NUL and half characters, or leave it out.",
         )
+
+
+def take_names(names: Collection[str], what: str) -> tuple[str, ...]:
+    """One name may be given as it is; taken apart, its letters would be names."""
+    given = (names,) if isinstance(names, str) else tuple(names)
+    for name in given:
+        check_text(name or "", what)
+    return given
 
 
 def check_version(version: Any, what: str = "version of the flow", least: int = 1, most: int = MOST_VERSION) -> None:

@@ -17,7 +17,7 @@ from holdfast.core.moments import from_datetime
 from holdfast.core.signals import Actor, Decided
 from holdfast.errors import Busy, Conflict, NotFound, Refused
 from holdfast.runtime.answers import check_answer
-from holdfast.runtime.edge import check_expected, check_text, take_id, take_payload
+from holdfast.runtime.edge import check_expected, check_text, take_id, take_names, take_payload
 from holdfast.runtime.items import Item
 from holdfast.runtime.starter import new_id
 from holdfast.store import tasks as store
@@ -143,6 +143,7 @@ class Tasks:
         _check_decision(decision)
         check_text(comment, "comment")
         check_expected(if_version)
+        held = take_names(capabilities, "capability")
         task = await self.get(id)
         if TaskStatus(task.status) not in OVER:
             check_answer(task, decision, raw)
@@ -150,7 +151,7 @@ class Tasks:
             if task.assignee is None:  # a queued decision brings no roles along: whether it may be sent is asked here
                 check_decider(TaskFacts(roles=tuple(task.roles)), by, _take_roles(roles))
             await BorrowedVerbs(self._org).decide(
-                conn, take_id(id), decision, comment, raw, by, signal_id, capabilities, if_version
+                conn, take_id(id), decision, comment, raw, by, signal_id, held, if_version
             )
             return task
         if signal_id is None:
@@ -160,7 +161,7 @@ class Tasks:
         item = Item(
             own,
             Decided(signal, take_id(id), decision, raw, comment, _take_roles(roles), if_version),
-            Actor(by, tuple(capabilities)),
+            Actor(by, held),
             receipt=str(UUID(bytes=signal)),
         )
         try:
@@ -181,11 +182,7 @@ def _held(task: Task) -> Held:
 
 
 def _take_roles(roles: Sequence[str] | None) -> tuple[str, ...] | None:
-    """One role may be given as it is; taken apart, its letters would be roles."""
-    given = (roles,) if isinstance(roles, str) else roles
-    for role in given or ():
-        check_text(role, "role")
-    return None if given is None else tuple(given)
+    return None if roles is None else take_names(roles, "role")
 
 
 def _position(task: Task) -> Position:
