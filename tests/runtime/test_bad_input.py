@@ -312,6 +312,12 @@ async def test_definitions_that_cannot_run(engine: Engine, holdfast_dsn: str) ->
     assert {d.code for d in error.diagnostics} >= {"UNKNOWN_TARGET", "UNREACHABLE_NODE"}
     newer = {**WAITING, "format": 99}
     await refused(holdfast_dsn, DefinitionError, "GRAPH_FORMAT_UNSUPPORTED", lambda: engine.publish(newer))
+    unbuilt: Any = Flow("unbuilt").step("step", "handler")
+    error = await refused(holdfast_dsn, DefinitionError, "FLOW_NOT_BUILT", lambda: engine.publish(unbuilt))
+    assert ".build()" in error.hint
+    for kind in ("envelope", "org_patch", "effective"):
+        graph = {**WAITING, "kind": kind}
+        await refused(holdfast_dsn, DefinitionError, "KIND_NOT_PUBLISHABLE", lambda graph=graph: engine.publish(graph))
     await engine.publish(WAITING)
     other = {**WAITING, "policy": {"timeout": 5}}
     await refused(holdfast_dsn, Conflict, "VERSION_TAKEN", lambda: engine.publish(other))
