@@ -66,7 +66,10 @@ async def test_roles_capabilities_and_version_count_there_too(office: Engine, ho
         "name": "guarded",
         "entry": "ask",
         "nodes": [{"id": "ask", "kind": "human", "capabilities": ["pay"]}, {"id": "end", "kind": "end"}],
-        "edges": [{"id": "yes", "source": "ask", "target": "end", "on": "confirmed"}],
+        "edges": [
+            {"id": "yes", "source": "ask", "target": "end", "on": "confirmed", "when": "actor.roles contains 'board'"}
+        ],
+        "variables": {"actor.roles": "list"},
     }
     await office.publish(guarded)
     task, other = await ask(office), await ask(office, "guarded")
@@ -78,7 +81,7 @@ async def test_roles_capabilities_and_version_count_there_too(office: Engine, ho
             await office.decide(other.id, by="ann", decision="confirmed", if_version=stands_at + 1, conn=conn)
         await office.decide(task.id, by="ann", decision="confirmed", roles=["manager"], conn=conn)
         await office.decide(
-            other.id, by="ann", decision="confirmed", capabilities="pay", if_version=stands_at, conn=conn
+            other.id, by="ann", decision="confirmed", capabilities="pay", roles="board", if_version=stands_at, conn=conn
         )
     await office.drain(timeout=30)
     assert [(await office.task(one.id)).status for one in (task, other)] == ["completed", "completed"]

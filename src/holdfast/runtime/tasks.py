@@ -143,15 +143,15 @@ class Tasks:
         _check_decision(decision)
         check_text(comment, "comment")
         check_expected(if_version)
-        held = take_names(capabilities, "capability")
+        held, told = take_names(capabilities, "capability"), _take_roles(roles)
         task = await self.get(id)
         if TaskStatus(task.status) not in OVER:
             check_answer(task, decision, raw)
         if conn is not None:
-            if task.assignee is None:  # a queued decision brings no roles along: whether it may be sent is asked here
-                check_decider(TaskFacts(roles=tuple(task.roles)), by, _take_roles(roles))
+            if task.assignee is None:  # of a queued decision nobody asks for roles: whether it may be sent is seen here
+                check_decider(TaskFacts(roles=tuple(task.roles)), by, told)
             await BorrowedVerbs(self._org).decide(
-                conn, take_id(id), decision, comment, raw, by, signal_id, held, if_version
+                conn, take_id(id), decision, comment, raw, by, signal_id, if_version, held, told or ()
             )
             return task
         if signal_id is None:
@@ -160,8 +160,8 @@ class Tasks:
         signal = new_id(self._org, None, None) if signal_id is None else take_id(signal_id)
         item = Item(
             own,
-            Decided(signal, take_id(id), decision, raw, comment, _take_roles(roles), if_version),
-            Actor(by, held),
+            Decided(signal, take_id(id), decision, raw, comment, told, if_version),
+            Actor(by, held, told or ()),
             receipt=str(UUID(bytes=signal)),
         )
         try:

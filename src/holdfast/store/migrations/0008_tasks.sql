@@ -154,14 +154,15 @@ create function holdfast.decide(
     id uuid default null,
     org text default null,
     capabilities text[] default null,
-    if_version bigint default null
+    if_version bigint default null,
+    roles text[] default null
 ) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     tenant text := holdfast.acting_org(org);
     shard smallint := get_byte(uuid_send(task), 15);
     signal_id uuid := coalesce(id, holdfast.new_id(shard));
-    actor jsonb := holdfast.actor_with(by, capabilities);
+    actor jsonb := holdfast.actor_with(by, capabilities, roles);
     content bytea := holdfast.signal_digest(
         decision, jsonb_build_object('data', data, 'comment', comment), task::text);
     found_task record;
