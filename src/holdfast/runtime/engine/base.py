@@ -105,7 +105,7 @@ class Base:
     async def _open_parts(self) -> None:
         if not self.dsn:
             server = await asyncio.to_thread(embedded.start)
-            self.dsn = server.dsn
+            self.dsn = Address(server.dsn, directory=server.directory)
         await asyncio.to_thread(migrate, self.dsn)
         self.telemetry.refresh()
         self._session = await StandingSession.open(self.dsn)
