@@ -85,7 +85,7 @@ class Builder:
         retry = Retry(calls=calls, delay=self.one_of(0, 0, 5), backoff="exponential", jitter=0.5)
         mapping = {"n": "input.n", "ok": "context.ok"} if self.maybe(5) else None
         deadline = 60.0 if self.maybe(5) else None
-        kind = self.one_of("task", "task", "action")
+        kind = self.one_of("task", "task", self.one_of("action", "rule", "lifecycle_gate"))
         delay = 3.0 if self.maybe(5) else None
         output = {"n": "response.n", "was": "input.n"} if self.maybe(5) else None
         best_effort = kind == "task" and self.maybe(5)

@@ -22,6 +22,13 @@ class StepTable:
     def apply(self, decision: Decision, now: int) -> None:
         for opened in decision.opened:
             self._insert(opened, now, decision.instance.entity_version)
+        # As the store does it: a call that a timer of the same decision cut short was counted before its step ended.
+        for retried in decision.retried:
+            row = self.rows[retried.id]
+            assert row.status in OPEN_STEP
+            self.rows[retried.id] = msgspec.structs.replace(
+                row, status=_called(row), calls=retried.calls, fence=retried.fence, error=retried.error
+            )
         for closed in decision.closed:
             row = self._move(closed.id, closed.status)
             assert closed.at == row.created_at
@@ -35,12 +42,6 @@ class StepTable:
                 closing=closed.closing,
                 closed_version=closed.version,
                 closed_ordinal=closed.ordinal,
-            )
-        for retried in decision.retried:
-            row = self.rows[retried.id]
-            assert row.status in OPEN_STEP or row.closed_version == decision.instance.version
-            self.rows[retried.id] = msgspec.structs.replace(
-                row, status=_called(row), calls=retried.calls, fence=retried.fence, error=retried.error
             )
         for moved in decision.moved:
             row = self._move(moved.id, moved.status)

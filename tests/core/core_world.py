@@ -14,7 +14,7 @@ import msgspec
 from core_run import new_instance, projection
 from core_table import StepTable
 
-from holdfast.compiler.graph import Node
+from holdfast.compiler.graph import BRANCHING, Node
 from holdfast.core.decide import decide, decide_at_length
 from holdfast.core.decision import Call, Decision, EarlyEvents, Facts, History, Letter, TaskOpened
 from holdfast.core.ids import token_id
@@ -418,8 +418,16 @@ class World:
         for path, token in tokens.items():
             self._check_can_move(path, token)
         rows, known = self.table.rows.values(), new_instance(self.program, self.input)
+        for row in rows:
+            if row.closed_version == instance.version and row.node in self.program.places:
+                self._check_choice(row)
         rebuilt = replay(self.program, rows, instance=known, programs=self.earlier)
         assert projection(rebuilt) == projection(instance), "replay must equal the live instance"
+
+    def _check_choice(self, row: StepRow) -> None:
+        """Which way was taken is recorded, also where none was."""
+        if self._node(row).kind in BRANCHING and row.status in ("completed", "failed"):
+            assert row.chosen_edge_ids is not None, "a visit that is there to choose a way says which"
 
     def _check_can_move(self, path: str, token: Any) -> None:
         """Something can still move every token: nobody is lost."""

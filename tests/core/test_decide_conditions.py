@@ -39,6 +39,20 @@ def test_a_default_edge_is_for_when_no_other_holds_wherever_it_stands() -> None:
     assert Run(_sizes(priority=0)).start({"amount": 1000}).nodes == ["big"]
 
 
+def test_conditions_know_the_organisation() -> None:
+    ours = program(
+        [condition("ours"), task("yes"), task("no"), end()],
+        [
+            edge("ours", "yes", when="org.id == 'acme'"),
+            edge("ours", "no", priority=1),
+            edge("yes", "end"),
+            edge("no", "end"),
+        ],
+        variables={"org.id": "string"},
+    )
+    assert Run(ours).start({}).nodes == ["yes"]
+
+
 def test_the_choice_and_every_evaluation_are_recorded() -> None:
     run = Run(_sizes()).start({"amount": 50})
     assert run.chosen("size") == ["size-completed-medium?2"]

@@ -130,3 +130,17 @@ def test_the_loser_of_a_race_may_be_out_of_time_and_is_taken_back_if_it_succeeds
     run.apply(WorkDone(path, slow.step, slow.fence, b"{}", 1))
     run.apply(Cancel("too late"))
     assert (run.nodes, run.done("una").status) == (["una"], "cancelled")
+
+
+def test_giving_up_what_is_late_ends_the_chain_of_automatic_steps() -> None:
+    fork = program(
+        [split("fork"), task("a"), state("b"), task("c"), join("meet"), end()],
+        [edge("fork", "a"), edge("fork", "b"), edge("b", "c", "go"), edge("a", "meet"), *chain("c", "meet", "end")],
+        Policy(on_error="dlq", timeout=60, chain_limit=5),
+    )
+    run = Run(fork).start().expire()
+    [letter] = run.last.letters
+    run.apply(Requeue(letter.id, letter.step))
+    assert run.event("go").instance.state.chain == 1
+    run.fail("a")
+    assert run.instance.state.chain == 0

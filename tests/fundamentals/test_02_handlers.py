@@ -55,12 +55,17 @@ async def test_annotated_inputs_arrive_in_their_type(engine: Engine) -> None:
 
 
 async def test_an_input_of_another_shape_fails_the_step(engine: Engine) -> None:
-    await engine.publish(Flow("parcel").step("weigh", weigh).build())
-    parcel = await engine.start("parcel", {"weight": "heavy"})
-    await engine.drain(timeout=30)
-    parcel = await engine.get(parcel.id)
-    assert parcel.status == "failed"
-    assert "weight" in parcel.error["message"]
+    flows = {"weigh": weigh, "pay": pay}
+    for name, handler in flows.items():
+        await engine.publish(Flow(name).step(name, handler, retries=3).build())
+    for name, wrong in (("weigh", {"weight": "heavy"}), ("pay", {"amount": "much"})):
+        instance = await engine.start(name, wrong)
+        await engine.drain(timeout=30)
+        instance = await engine.get(instance.id)
+        assert (instance.status, instance.error["code"]) == ("failed", "INPUT_INVALID")
+        assert next(iter(wrong)) in instance.error["message"]
+        [step] = await engine.steps(instance.id)
+        assert step.attempts == 1  # it would not fit the next time either
 
 
 async def test_the_context_tells_what_is_being_done(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,6 +25,7 @@ WAITING: dict[str, Any] = {
     "edges": [{"id": "rest>end", "source": "rest", "target": "end", "on": "go"}],
 }
 TABLES = ("definitions", "instances", "signals", "steps", "events", "inbox", "key_events", "work", "timers")
+NO_NUMBERS: tuple[Any, ...] = ("1", "", 1.0, math.nan, True, [1], 2**70, -1)
 UNFIT: tuple[Any, ...] = ("a\0b", "\ud800", "x" * 2001, 5)
 DEEP: list[Any] = []
 for _ in range(100):
@@ -203,6 +204,8 @@ async def test_texts_that_cannot_be_stored(engine: Engine, holdfast_dsn: str) ->
             lambda text=bad: engine.signal(id, text),
             lambda text=bad: engine.signal(id, "go", node=text),
             lambda text=bad: engine.signal(id, "go", by=text),
+            lambda text=bad: engine.signal(id, "go", capabilities=[text]),
+            lambda text=bad: engine.signal(id, "go", capabilities=[text], delay=60.0),
             lambda text=bad: engine.signal_key(text, "key"),
             lambda text=bad: engine.list(flow=text),
         ):
@@ -210,6 +213,55 @@ async def test_texts_that_cannot_be_stored(engine: Engine, holdfast_dsn: str) ->
     for bad in UNFIT:
         for control in (engine.cancel, engine.abort, engine.suspend, engine.force_fail):
             await refused(holdfast_dsn, Refused, "TEXT_INVALID", lambda c=control, text=bad: c(id, reason=text))
+
+
+async def test_versions_that_cannot_be_versions(engine: Engine, holdfast_dsn: str) -> None:
+    id = await _waiting(engine)
+    for bad in (*NO_NUMBERS, 2**31, 0):
+        for attempt in (
+            lambda version=bad: engine.start("waiting", version=version),
+            lambda version=bad: engine.start_many("waiting", [{}], version=version),
+            lambda version=bad: engine.flow("waiting", version),
+            lambda version=bad: engine.statistics("waiting", version=version),
+            lambda version=bad: engine.migrate("waiting", to=version),
+            lambda version=bad: engine.migrate("waiting", to=1, from_version=version),
+            lambda version=bad: engine.revert_migration("waiting", from_version=version),
+        ):
+            await refused(holdfast_dsn, Refused, "VERSION_INVALID", attempt)
+    for bad in NO_NUMBERS:
+        for attempt in (
+            lambda version=bad: engine.signal(id, "go", if_version=version),
+            lambda version=bad: engine.signal(id, "go", if_version=version, delay=60.0),
+            lambda version=bad: engine.cancel(id, if_version=version),
+            lambda version=bad: engine.suspend(id, if_version=version),
+            lambda version=bad: engine.rerun(id, from_step="rest", if_version=version),
+            lambda version=bad: engine.advance(id, "go", by="ann", if_version=version),
+        ):
+            error = await refused(holdfast_dsn, Refused, "VERSION_INVALID", attempt)
+            assert error.hint
+
+
+async def test_pages_that_cannot_be_pages(engine: Engine, holdfast_dsn: str) -> None:
+    id = await _waiting(engine)
+    for bad in (*NO_NUMBERS, 0):
+        for attempt in (
+            lambda limit=bad: engine.list(limit=limit),
+            lambda limit=bad: engine.steps(id, limit=limit),
+            lambda limit=bad: engine.events(id, limit=limit),
+            lambda limit=bad: engine.page_flows(limit=limit),
+            lambda limit=bad: engine.tasks(limit=limit),
+            lambda limit=bad: engine.inbox(by="ann", limit=limit),
+            lambda limit=bad: engine.dead_letters(limit=limit),
+            lambda limit=bad: engine.stuck(limit=limit),
+        ):
+            await refused(holdfast_dsn, Refused, "LIMIT_INVALID", attempt)
+
+
+@pytest.mark.parametrize("org", ["", "a\0b", "\ud800", "x" * 201, 5])
+def test_organisations_that_cannot_be(org: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        Engine("postgresql://nowhere", org=org)
+    assert caught.value.code == "TEXT_INVALID"
 
 
 async def test_questions_that_make_no_sense(engine: Engine, holdfast_dsn: str) -> None:
@@ -260,6 +312,12 @@ async def test_definitions_that_cannot_run(engine: Engine, holdfast_dsn: str) ->
     assert {d.code for d in error.diagnostics} >= {"UNKNOWN_TARGET", "UNREACHABLE_NODE"}
     newer = {**WAITING, "format": 99}
     await refused(holdfast_dsn, DefinitionError, "GRAPH_FORMAT_UNSUPPORTED", lambda: engine.publish(newer))
+    unbuilt: Any = Flow("unbuilt").step("step", "handler")
+    error = await refused(holdfast_dsn, DefinitionError, "FLOW_NOT_BUILT", lambda: engine.publish(unbuilt))
+    assert ".build()" in error.hint
+    for kind in ("envelope", "org_patch", "effective"):
+        graph = {**WAITING, "kind": kind}
+        await refused(holdfast_dsn, DefinitionError, "KIND_NOT_PUBLISHABLE", lambda graph=graph: engine.publish(graph))
     await engine.publish(WAITING)
     other = {**WAITING, "policy": {"timeout": 5}}
     await refused(holdfast_dsn, Conflict, "VERSION_TAKEN", lambda: engine.publish(other))

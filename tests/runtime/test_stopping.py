@@ -15,6 +15,7 @@ from holdfast import Branch, Context, DoNotRetry, Engine, Flow
 from holdfast.core.decision import Decision, Release
 from holdfast.store.queue import NOT_TO_START, TOLD_TO_STOP
 from holdfast.store.stops import add_stops
+from holdfast.testing import advance
 from running import Evidence, Recorder, until, worker_process
 
 pytestmark = pytest.mark.anyio
@@ -406,3 +407,38 @@ async def test_a_thousand_running_branches_are_told_within_a_second(engine: Engi
         assert max(stand.told.values()) - asked < SOON
         assert (await engine.wait(instance.id, timeout=60)).status == "cancelled"
     assert len(stand.begun) == width
+
+
+@pytest.mark.parametrize("limit", ["step", "instance"])
+async def test_what_follows_a_missed_deadline_is_not_stopped_with_the_late_one(
+    limit: str, engine: Engine, other: Engine, evidence: Evidence
+) -> None:
+    """The late step was claimed from the queue, so its fence is one the instance does not know of."""
+    stand = Stand()
+    engine.register("stand", stand)
+    engine.register("after", lambda ctx, data: "after")
+    late = {"id": "late", "kind": "task", "handler": "stand"} | ({"deadline": 3600.0} if limit == "step" else {})
+    policy = {"timeout": 3600.0, "on_timeout": "after"} if limit == "instance" else {}
+    flow: dict[str, Any] = {
+        "name": "late",
+        "entry": "late",
+        "nodes": [late, {"id": "after", "kind": "task", "handler": "after"}, {"id": "end", "kind": "end"}],
+        "edges": [
+            {"id": "done", "source": "late", "target": "end"},
+            {"id": "timeout", "source": "late", "target": "after", "on": "timeout"},
+            {"id": "over", "source": "after", "target": "end"},
+        ],
+        "policy": policy,
+    }
+    await engine.publish(flow)
+    instance = await engine.start("late", key="late")
+    async with other.worker():  # it begins the instance and has no handler for its step
+        await until(lambda: evidence.ask("select true from holdfast.work"))
+    async with engine.worker():
+        await until(lambda: stand.begun)
+        await advance(engine, hours=2)
+        ended = await engine.wait(instance.id, timeout=30)
+        await until(lambda: stand.told)
+    assert ended.status == "completed"
+    steps = {step.name: (step.status, step.attempts) for step in await engine.steps(instance.id)}
+    assert steps["after"] == ("completed", 1)

@@ -9,7 +9,7 @@ import pytest
 from task_office import ask, history
 
 from holdfast import Engine
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Forbidden
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +59,33 @@ async def test_what_is_refused_in_the_callers_transaction(office: Engine, holdfa
             await office.decide(done.id, by="ann", decision="confirmed", conn=conn)
         with pytest.raises(psycopg.Error, match="There is no task"):
             await conn.execute("select holdfast.decide(%s, 'confirmed')", [uuid4()])
+
+
+async def test_roles_capabilities_and_version_count_there_too(office: Engine, holdfast_dsn: str) -> None:
+    guarded = {
+        "name": "guarded",
+        "entry": "ask",
+        "nodes": [{"id": "ask", "kind": "human", "capabilities": ["pay"]}, {"id": "end", "kind": "end"}],
+        "edges": [
+            {"id": "yes", "source": "ask", "target": "end", "on": "confirmed", "when": "actor.roles contains 'board'"}
+        ],
+        "variables": {"actor.roles": "list"},
+    }
+    await office.publish(guarded)
+    task, other = await ask(office), await ask(office, "guarded")
+    stands_at = (await office.get(other.instance_id)).version
+    async with await psycopg.AsyncConnection.connect(holdfast_dsn, autocommit=True) as conn:
+        with pytest.raises(Forbidden, match="TASK_ROLE_MISSING"):
+            await office.decide(task.id, by="eve", decision="confirmed", roles=["intern"], conn=conn)
+        with pytest.raises(Conflict, match="VERSION_CONFLICT"):
+            await office.decide(other.id, by="ann", decision="confirmed", if_version=stands_at + 1, conn=conn)
+        await office.decide(task.id, by="ann", decision="confirmed", roles=["manager"], conn=conn)
+        await office.decide(
+            other.id, by="ann", decision="confirmed", capabilities="pay", roles="board", if_version=stands_at, conn=conn
+        )
+    await office.drain(timeout=30)
+    assert [(await office.task(one.id)).status for one in (task, other)] == ["completed", "completed"]
+    assert await office.dead_letters() == []
 
 
 async def test_a_sent_decision_that_came_too_late_is_kept_as_a_dead_letter(office: Engine, evidence: Evidence) -> None:

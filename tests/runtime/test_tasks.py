@@ -140,6 +140,25 @@ async def test_roles(office: Engine) -> None:
     assert (await office.claim(task.id, by="ann", roles="manager")).assignee == "ann"
 
 
+async def test_conditions_read_the_roles_told_with_a_decision(office: Engine) -> None:
+    flow: dict[str, Any] = {
+        "name": "by_role",
+        "entry": "ask",
+        "nodes": [{"id": "ask", "kind": "human"}, {"id": "end", "kind": "end"}, {"id": "more", "kind": "end"}],
+        "edges": [
+            {"id": "paid", "source": "ask", "target": "end", "when": "actor.roles contains 'board'"},
+            {"id": "asked", "source": "ask", "target": "more"},
+        ],
+        "variables": {"actor.roles": "list"},
+    }
+    await office.publish(flow)
+    for roles, chosen in (("board", "paid"), (["manager"], "asked"), (None, "asked")):
+        task = await ask(office, "by_role")
+        await office.decide(task.id, by="ann", decision="confirmed", roles=roles)
+        [step] = await office.steps(task.instance_id)
+        assert step.chosen_edge_ids == [chosen]
+
+
 async def test_twice_and_too_late(office: Engine) -> None:
     task = await ask(office)
     await office.decide(task.id, by="ann", decision="confirmed")

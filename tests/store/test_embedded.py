@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -9,12 +10,14 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import psycopg
 import pytest
 
+from holdfast import Engine, Flow
 from holdfast.errors import StoreError
 from holdfast.store import embedded
 from holdfast.store.embedded import binaries
@@ -131,6 +134,50 @@ def test_recovers_when_the_server_is_killed(place: Path) -> None:
     again = embedded.start(place)
     assert again.pid != server.pid
     assert execute(again.dsn, "select answer from kept") == [(42,)]
+
+
+@pytest.mark.anyio
+async def test_an_engine_brings_back_a_server_that_was_killed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_DSN", raising=False)
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    async with Engine() as engine:
+        engine.register("echo", lambda ctx, data: data)
+        await engine.publish(Flow("echo").step("echo", "echo").build())
+        kept = await engine.start("echo", {"n": 1})
+        async with engine.worker():
+            server = embedded.status()
+            assert server is not None
+            os.kill(server.pid, signal.SIGKILL)
+            assert (await until_answered(lambda: engine.wait(kept.id, timeout=60))).status == "completed"
+            later = await until_answered(lambda: engine.start("echo", {"n": 2}, key="later"))
+            assert (await engine.wait(later.id, timeout=60)).data == {"n": 2}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_an_engine_leaves_a_server_down_that_was_stopped(
+    mode: Literal["fast", "immediate"], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_DSN", raising=False)
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    async with Engine() as engine:
+        await asyncio.to_thread(embedded.stop, mode=mode)
+        with pytest.raises(StoreError) as caught:
+            await engine.list()
+        assert caught.value.code == "STORE_UNREACHABLE"
+        assert "No such file" in caught.value.message
+        assert embedded.status() is None
+
+
+async def until_answered(ask: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+    """Those who ask while a server comes back may be told that it is not there."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except StoreError:
+            assert time.monotonic() < deadline, "waited in vain"
+            await asyncio.sleep(0.05)
 
 
 def test_waits_for_orphans_of_a_killed_server(place: Path) -> None:

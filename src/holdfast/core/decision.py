@@ -25,7 +25,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     now: int
     actor: Actor = SYSTEM
     entity: Any = None
-    org: Any = None
+    org: dict[str, Any] = {}  # its settings
     idle: frozenset[str] = frozenset()  # paths whose dispatched work nobody has claimed (for a cancel)
     answers: dict[bytes, bytes] = {}  # results of calls already run in this transaction, by step
     inline_calls: bool = False  # this transaction may run calls

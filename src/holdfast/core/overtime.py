@@ -61,6 +61,7 @@ def give_up(
 ) -> None:
     """It came back without a success, or not at all. `failure`: its own, where it has more to tell than the clock."""
     why = _why(token)
+    turn.chain = 0  # a moment ended the step, whoever brings the news
     fail_visit(
         turn, path, token, place, failure or why, held, on="timeout", input=input, calls=calls, buried_for=why.code
     )

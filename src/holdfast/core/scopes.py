@@ -24,6 +24,7 @@ _PARENT: Final = "parent: "
 WORKFLOW_STOPPED: Final = "workflow_stopped"  # why a step ended in the trail, whatever it was that stopped them all
 OUT: Final = frozenset({Phase.WORKING, Phase.CANCELLING, Phase.EXPIRING})  # a handler or a sub-flow may come back
 _UNSTOPPED: Final = frozenset({Phase.WORKING, Phase.EXPIRING})  # and its success counts
+MOST_CLAIMS: Final = 1 << 20  # of one dispatch: how often it is claimed, given back and taken from the lost
 JOIN_FAILED: Final = "join_failed"  # the cause of a move onto a join that nobody reached
 BRANCH_FAILED: Final = "branch_failed"  # why what stood beside a failed step ends, where that only loses a race
 
@@ -225,6 +226,13 @@ def end_work(turn: Turn, path: str) -> None:
     held = dispatched[0].held
     if held:
         turn.released.append(Release(path, held))
+
+
+def outran(token: Token) -> Token:
+    """The token whose work was ended while somebody may hold it. Each claim of that work has raised its fence, and none
+    of them is known here: what comes next on the path goes by a fence behind them all, or what stops the one would
+    stop the other."""
+    return msgspec.structs.replace(token, fence=token.fence + MOST_CLAIMS)
 
 
 def cancel_children(turn: Turn, token: Token, reason: str) -> None:

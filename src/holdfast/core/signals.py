@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from holdfast.core.state import Instance
@@ -13,6 +15,11 @@ class Actor(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     id: str
     capabilities: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()  # as told with a decision
+
+    def facts(self, id: str) -> dict[str, Any]:
+        """What an expression reads of whoever acts, under the name they act by."""
+        return {"id": id, "user_id": id, "capabilities": list(self.capabilities), "roles": list(self.roles)}
 
 
 SYSTEM = Actor("system")

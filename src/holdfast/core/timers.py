@@ -15,7 +15,7 @@ from holdfast.core.program import Place
 from holdfast.core.results import close_cancelling, dispatch_again, status_of_failure
 from holdfast.core.rollback import begin
 from holdfast.core.schedule import due_from
-from holdfast.core.scopes import cancel_children, cancel_token, end_work
+from holdfast.core.scopes import OUT, cancel_children, cancel_token, end_work, outran
 from holdfast.core.signals import Failure, Reschedule, TimerDue
 from holdfast.core.state import ROOT, Parked, Token, Wait, value_of
 from holdfast.core.status import InstanceStatus, Phase
@@ -158,7 +158,7 @@ def _miss_deadline(turn: Turn, path: str, token: Token, place: Place) -> None:
         return
     if token.phase is Phase.EXPIRING:
         end_work(turn, path)
-        overtime.give_up(turn, path, token, place)
+        overtime.give_up(turn, path, outran(token), place)
         return
     if turn.program.is_steps and not _has_timeout_edge(turn, token, place):
         _end_expiry(turn)
@@ -170,6 +170,7 @@ def _miss_deadline(turn: Turn, path: str, token: Token, place: Place) -> None:
 def _give_up(turn: Turn, path: str, token: Token, place: Place, failure: Failure) -> None:
     if token.phase is Phase.WORKING:
         end_work(turn, path)
+        token = outran(token)
     cancel_children(turn, token, "deadline")
     fail_visit(turn, path, token, place, failure, 0, on="timeout")
 
@@ -239,6 +240,7 @@ def _bury_all(turn: Turn, failure: Failure, out: list[str]) -> None:
             continue
         if token.phase is Phase.WORKING:
             end_work(turn, path)
+            token = outran(token)
         cancel_children(turn, token, "expired")
         name = token_id(path, token.hop)
         turn.needs = [need for need in turn.needs if need.token != name]
@@ -254,6 +256,6 @@ def _after_root(turn: Turn) -> tuple[int, int]:
     """The next hop of the root token, wherever its branches are now, and its last fence."""
     root = turn.tokens.get(ROOT)
     if root is not None:
-        return root.hop + 1, root.fence
+        return root.hop + 1, (outran(root) if root.phase in OUT else root).fence
     scope = next(s for s in turn.scopes.values() if s.parent == ROOT)
     return scope.hop + 1, scope.fence

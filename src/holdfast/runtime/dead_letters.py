@@ -20,6 +20,7 @@ from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.effects import replay_effects
 from holdfast.store.history import read_compensation
 from holdfast.store.session import DatabaseError, Disconnected, Session
+from holdfast.store.trail import check_page
 
 PAGE: Final = 500
 AT_ONCE: Final = 100  # instances whose letters are on their way to a commit; the committer makes few commits of them
@@ -72,8 +73,7 @@ class Letters:
         self._apply = apply
 
     async def page(self, filter: LetterFilter, after: Id | None, limit: int) -> list[DeadLetter]:
-        if not 1 <= limit <= 1000:
-            raise Refused("A page holds 1 to 1000 dead letters.", code="LIMIT_INVALID")
+        check_page(limit, "dead letters")
         start = None if after is None else take_id(after)
         return await dead_letters.list_dead_letters(self._session, self._org, _wanted(filter), start, limit)
 

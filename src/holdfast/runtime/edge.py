@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,6 +21,8 @@ Id = str | UUID
 MOST_KEY_BYTES: Final = 500
 MOST_TEXT_BYTES: Final = 2000
 MOST_ORG_BYTES: Final = 200
+MOST_VERSION: Final = 2**31 - 1  # of a flow
+MOST_CHANGES: Final = 2**63 - 1  # of an instance, whose version counts them
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -63,6 +66,29 @@ def check_text(text: Any, what: str) -> None:
             code="TEXT_INVALID",
             hint="Use text without NUL and half characters, or leave it out.",
         )
+
+
+def take_names(names: Collection[str], what: str) -> tuple[str, ...]:
+    """One name may be given as it is; taken apart, its letters would be names."""
+    given = (names,) if isinstance(names, str) else tuple(names)
+    for name in given:
+        check_text(name or "", what)
+    return given
+
+
+def check_version(version: Any, what: str = "version of the flow", least: int = 1, most: int = MOST_VERSION) -> None:
+    """A version of a flow. A text that reads like one would find nothing, and say that it is not there."""
+    if version is not None and not (type(version) is int and least <= version <= most):
+        raise Refused(
+            f"The {what} is a whole number, {least} or more.",
+            code="VERSION_INVALID",
+            hint="Give the number as it was told, not as text, or leave it out.",
+        )
+
+
+def check_expected(version: Any) -> None:
+    """The version an instance is expected to have: that which a look at it has told."""
+    check_version(version, "expected version", 0, MOST_CHANGES)
 
 
 def check_org(org: Any) -> None:

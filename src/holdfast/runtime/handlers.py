@@ -20,6 +20,16 @@ class DoNotRetry(Exception):
     """Raise it in a handler: the step has failed for good, another call would not help."""
 
 
+class StepInputInvalid(DoNotRetry):
+    """What a step was to be called with does not fit; the same input would not fit the next time either."""
+
+    code = "INPUT_INVALID"
+
+    def __init__(self, message: str, misfits: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.misfits = misfits
+
+
 class Handler(msgspec.Struct, frozen=True):
     name: str
     function: Function
@@ -116,9 +126,17 @@ def _converter(name: str, function: Function) -> Callable[[Any], Any] | None:
     if wanted is None or wanted is Any or wanted is object:
         return None
     validate = getattr(wanted, "model_validate", None)
-    if callable(validate):
-        return validate
-    return lambda value: msgspec.convert(value, wanted)
+    return _fitting(name, validate if callable(validate) else lambda value: msgspec.convert(value, wanted))
+
+
+def _fitting(name: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def fit(value: Any) -> Any:
+        try:
+            return convert(value)
+        except Exception as misfit:
+            raise StepInputInvalid(f"The input does not fit what the handler {name!r} asks for: {misfit}") from misfit
+
+    return fit
 
 
 def _annotation(function: Function, parameter: str) -> Any:

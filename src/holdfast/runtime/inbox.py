@@ -52,7 +52,7 @@ class InboxReader:
     async def read(
         self, by: str, roles: Collection[str], holds: Holds, status: str | None, after: Id | None, limit: int
     ) -> Inbox:
-        if not 1 <= limit <= MOST_ITEMS:
+        if type(limit) is not int or not 1 <= limit <= MOST_ITEMS:
             raise Refused(f"A page of an inbox holds 1 to {MOST_ITEMS} tasks.", code="LIMIT_INVALID")
         named = dict.fromkeys(roles)
         if len(named) > MOST_ROLES:

@@ -21,7 +21,7 @@ from holdfast.core.program import Program
 from holdfast.core.signals import Actor, Migrate
 from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError, NotFound, Refused
-from holdfast.runtime.edge import Id, check_text, take_id
+from holdfast.runtime.edge import Id, check_text, check_version, take_id
 from holdfast.runtime.items import Item
 from holdfast.runtime.rebuild import str_id, unknown
 from holdfast.store.session import Session
@@ -74,6 +74,12 @@ class Which(msgspec.Struct, frozen=True):
     after: Id | None = None
     limit: int = MOST
 
+    def check(self) -> None:
+        check_text(self.flow, "name of the flow")
+        check_version(self.version)
+        if type(self.limit) is not int or self.limit < 1:
+            raise Refused("At least one instance must be looked at.", code="LIMIT_INVALID")
+
 
 class Migrator:
     def __init__(self, engine: Base, session: Session, by: str | None, reason: str | None, *, dry_run: bool) -> None:
@@ -87,7 +93,8 @@ class Migrator:
 
     async def migrate(self, which: Which, to: int, nodes: Mapping[str, str]) -> Migration:
         """To one version, with the same mapping for all."""
-        check_text(which.flow, "name of the flow")
+        check_version(to)
+        which.check()
         engine = self._engine
         target = (await engine.catalog.find(self._session, engine.org, which.flow, to)).program
         strange = sorted(set(nodes.values()) - target.places.keys())
@@ -102,11 +109,10 @@ class Migrator:
 
     async def revert(self, which: Which) -> Migration:
         """Each to the version it came from, by what its own migration recorded."""
+        which.check()
         return await self._walk(which, None)
 
     async def _walk(self, which: Which, way: Way | None) -> Migration:
-        if which.limit < 1:
-            raise Refused("At least one instance must be looked at.", code="LIMIT_INVALID")
         report = Migration(which.flow, self._dry_run)
         left, after = which.limit, None if which.after is None else take_id(which.after)
         if which.ids is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from holdfast.compiler.compiled import dump_compiled
 from holdfast.compiler.graph import Graph, dump_graph, load_graph
 from holdfast.compiler.lowering import lower
 from holdfast.compiler.steps_graph import to_graph
+from holdfast.definitions.flow import Flow
 from holdfast.definitions.model import Definition as FlowDefinition
 from holdfast.definitions.shape import certain_sub_flows
 from holdfast.definitions.sources import is_written, read_source
@@ -25,6 +26,8 @@ from holdfast.store.flows import FlowDocument, read_flow
 from holdfast.store.session import Session
 
 log = logging.getLogger("holdfast.publish")
+
+OF_ENTITIES: Final = frozenset({"envelope", "org_patch", "effective"})  # made from the contract of one
 
 Publishable = FlowDefinition | Workflow | Graph | dict[str, Any]
 
@@ -125,5 +128,21 @@ def _as_graph(definition: Publishable) -> tuple[dict[str, Any], Graph]:
         return definition.source, lower(definition)
     if isinstance(definition, Workflow):
         return definition.source, to_graph(definition)
+    _refuse_unbuilt(definition)
     graph = definition if isinstance(definition, Graph) else load_graph(definition)
+    if graph.kind in OF_ENTITIES:
+        raise DefinitionError(
+            f"{graph.name!r} is a graph of the kind {graph.kind!r}, which belongs to an entity.",
+            code="KIND_NOT_PUBLISHABLE",
+            hint="Publish it as a saga, as steps or as a machine.",
+        )
     return dump_graph(graph), graph
+
+
+def _refuse_unbuilt(definition: Any) -> None:
+    if isinstance(definition, Flow):
+        raise DefinitionError(
+            "The flow was written and not built.",
+            code="FLOW_NOT_BUILT",
+            hint="Write `.build()` behind its last step.",
+        )

@@ -21,6 +21,7 @@ from holdfast.runtime.rebuild import str_id, unknown
 from holdfast.store import repair
 from holdfast.store.desk import WORKER, Desk, Errand
 from holdfast.store.repair import Missing, Stored, Stuck
+from holdfast.store.trail import check_page
 
 
 class Reenqueued(msgspec.Struct, frozen=True):
@@ -32,8 +33,7 @@ class Reenqueued(msgspec.Struct, frozen=True):
 
 
 async def list_stuck(dsn: str, org: str, older_than: timedelta, after: bytes | None, limit: int) -> list[Stuck]:
-    if not 1 <= limit <= 1000:
-        raise Refused("A page holds 1 to 1000 instances.", code="LIMIT_INVALID")
+    check_page(limit, "instances")
     if older_than < timedelta(0):
         raise Refused(
             "Nothing is younger than now.",

@@ -11,12 +11,13 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from holdfast.core import hands
-from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_open
+from holdfast.core.decision import TaskFacts
+from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_decider, check_open
 from holdfast.core.moments import from_datetime
 from holdfast.core.signals import Actor, Decided
 from holdfast.errors import Busy, Conflict, NotFound, Refused
 from holdfast.runtime.answers import check_answer
-from holdfast.runtime.edge import check_text, take_id, take_payload
+from holdfast.runtime.edge import check_expected, check_text, take_id, take_names, take_payload
 from holdfast.runtime.items import Item
 from holdfast.runtime.starter import new_id
 from holdfast.store import tasks as store
@@ -141,11 +142,17 @@ class Tasks:
         _check_person(by)
         _check_decision(decision)
         check_text(comment, "comment")
+        check_expected(if_version)
+        held, told = take_names(capabilities, "capability"), _take_roles(roles)
         task = await self.get(id)
         if TaskStatus(task.status) not in OVER:
             check_answer(task, decision, raw)
         if conn is not None:
-            await BorrowedVerbs(self._org).decide(conn, take_id(id), decision, comment, raw, by, signal_id)
+            if task.assignee is None:  # of a queued decision nobody asks for roles: whether it may be sent is seen here
+                check_decider(TaskFacts(roles=tuple(task.roles)), by, told)
+            await BorrowedVerbs(self._org).decide(
+                conn, take_id(id), decision, comment, raw, by, signal_id, if_version, held, told or ()
+            )
             return task
         if signal_id is None:
             check_open(_held(task))
@@ -153,8 +160,8 @@ class Tasks:
         signal = new_id(self._org, None, None) if signal_id is None else take_id(signal_id)
         item = Item(
             own,
-            Decided(signal, take_id(id), decision, raw, comment, _take_roles(roles), if_version),
-            Actor(by, tuple(capabilities)),
+            Decided(signal, take_id(id), decision, raw, comment, told, if_version),
+            Actor(by, held, told or ()),
             receipt=str(UUID(bytes=signal)),
         )
         try:
@@ -175,11 +182,7 @@ def _held(task: Task) -> Held:
 
 
 def _take_roles(roles: Sequence[str] | None) -> tuple[str, ...] | None:
-    """One role may be given as it is; taken apart, its letters would be roles."""
-    given = (roles,) if isinstance(roles, str) else roles
-    for role in given or ():
-        check_text(role, "role")
-    return None if given is None else tuple(given)
+    return None if roles is None else take_names(roles, "role")
 
 
 def _position(task: Task) -> Position:
@@ -194,8 +197,7 @@ def _check_filter(role: str | None, assignee: str | None, status: str | None, li
         raise Refused(
             f"There is no status {status!r} of tasks.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(TaskStatus)}."
         )
-    if not 1 <= limit <= 1000:
-        raise Refused("A page holds 1 to 1000 tasks.", code="LIMIT_INVALID")
+    check_page(limit, "tasks")
 
 
 def _check_person(person: str) -> None:

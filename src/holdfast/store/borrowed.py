@@ -10,6 +10,7 @@ hook.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, Protocol
 from uuid import UUID
@@ -64,10 +65,9 @@ class BorrowedVerbs:
         payload = None if later.payload is None else later.payload.decode()
         due = None if later.at is None else to_datetime(later.at).isoformat()
         delay = None if later.delay is None else seconds(later.delay)
-        capabilities = msgspec.json.encode(list(later.capabilities)).decode()
         arguments = (
             _uuid(later.instance), later.event, payload, _uuid(later.id), later.node, later.by, self._org, later.token,
-            later.if_version, due, delay, capabilities,
+            later.if_version, due, delay, _list(later.capabilities),
         )  # fmt: skip
         await _run(conn, "send_signal", arguments, self._wake)
         return await self.get(conn, later.instance)
@@ -81,9 +81,16 @@ class BorrowedVerbs:
         raw: bytes | None,
         by: str,
         id: UUID | str | None,
+        if_version: int | None,
+        capabilities: Sequence[str],
+        roles: Sequence[str],
     ) -> None:
         data = None if raw is None else raw.decode()
-        await _run(conn, "decide_task", (_uuid(task), decision, comment, data, by, _signal_id(id), self._org))
+        arguments = (
+            _uuid(task), decision, comment, data, by, _signal_id(id), self._org, _list(capabilities), if_version,
+            _list(roles),
+        )  # fmt: skip
+        await _run(conn, "decide_task", arguments)
 
     async def cancel(self, conn: Any, instance: bytes, reason: str | None, by: str | None) -> Instance:
         arguments = _uuid(instance), _text(reason, "reason"), _text(by, "actor"), self._org
@@ -153,6 +160,11 @@ def _text(value: str | None, what: str) -> str | None:
     if value is not None and ("\x00" in value or any(0xD800 <= ord(c) < 0xE000 for c in value)):
         raise Refused(f"The {what} must be valid text without NUL.", code="TEXT_INVALID")
     return value
+
+
+def _list(names: Sequence[str]) -> str:
+    """Not every driver knows arrays of text; all know JSON."""
+    return msgspec.json.encode(list(names)).decode()
 
 
 def _signal_id(id: UUID | str | None) -> str | None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.errors import StoreError
+from holdfast.store import embedded
 from holdfast.store.statements import SQL
 from holdfast.store.watch import cut_after
 
@@ -33,17 +35,23 @@ LONGEST_PAUSE: Final = 2.0
 
 
 class Address(str):
-    """A DSN that knows what libpq does not: whether a pooler stands there, and where it is possible to LISTEN."""
+    """A DSN that knows what libpq does not: whether a pooler stands there, and where it is possible to LISTEN.
 
-    __slots__ = ("direct", "pooled")
+    An embedded server is known by its directory: nobody else would start it again if it was killed."""
+
+    __slots__ = ("direct", "directory", "pooled")
 
     pooled: bool | None  # None: find out
     direct: str
+    directory: Path | None
 
-    def __new__(cls, dsn: str, *, direct: str = "", pooled: bool | None = None) -> Address:
+    def __new__(
+        cls, dsn: str, *, direct: str = "", pooled: bool | None = None, directory: Path | None = None
+    ) -> Address:
         self = super().__new__(cls, dsn)
         self.direct = direct
         self.pooled = pooled
+        self.directory = directory
         return self
 
 
@@ -58,6 +66,30 @@ class Dialled(NamedTuple):
 
 async def dial(dsn: str) -> Dialled:
     """A connection that takes writes, or a StoreError that says why there is none."""
+    try:
+        return await _dial(dsn)
+    except StoreError as failure:
+        if not await asyncio.to_thread(_revived, dsn, failure):
+            raise
+    return await _dial(dsn)
+
+
+def dial_blocking(dsn: str) -> psycopg.Connection[Any]:
+    """The same for code with a thread of its own."""
+    try:
+        return _dial_blocking(dsn)
+    except StoreError as failure:
+        if not _revived(dsn, failure):
+            raise
+    return _dial_blocking(dsn)
+
+
+def _revived(dsn: str, failure: StoreError) -> bool:
+    directory = dsn.directory if isinstance(dsn, Address) else None
+    return directory is not None and failure.code == "STORE_UNREACHABLE" and embedded.revive(directory)
+
+
+async def _dial(dsn: str) -> Dialled:
     try:
         connection = await psycopg.AsyncConnection.connect(_completed(dsn), autocommit=True, prepare_threshold=None)
         try:
@@ -75,8 +107,7 @@ async def dial(dsn: str) -> Dialled:
         raise no_connection(failure) from None
 
 
-def dial_blocking(dsn: str) -> psycopg.Connection[Any]:
-    """The same for code with a thread of its own."""
+def _dial_blocking(dsn: str) -> psycopg.Connection[Any]:
     try:
         connection = psycopg.connect(_completed(dsn), autocommit=True, prepare_threshold=None)
         try:
@@ -109,9 +140,9 @@ def pauses(longest: float = LONGEST_PAUSE) -> Iterator[float]:
 def no_connection(failure: psycopg.Error) -> StoreError:
     if asks_for_writes(failure):
         return read_only()
-    lines = str(failure).strip().splitlines() or [type(failure).__name__]
+    reason = " ".join(str(failure).split()) or type(failure).__name__
     return StoreError(
-        f"No connection to PostgreSQL: {lines[-1]}",
+        f"No connection to PostgreSQL: {reason}",
         code="STORE_UNREACHABLE",
         hint="Check the DSN, and that the server is up and accepts connections.",
     )

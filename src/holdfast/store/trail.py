@@ -25,7 +25,7 @@ def place_of(found: Step | Event) -> Place:
 
 
 def check_page(limit: int, what: str) -> int:
-    if not 1 <= limit <= MOST:
+    if type(limit) is not int or not 1 <= limit <= MOST:
         raise Refused(f"A page holds 1 to {MOST} {what}.", code="LIMIT_INVALID")
     return limit
 

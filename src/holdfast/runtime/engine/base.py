@@ -61,7 +61,8 @@ class Base:
             direct=direct_dsn or settings.direct_dsn,
             pooled=settings.pooled if pooled is None else pooled,
         )
-        self.org = org or settings.org
+        self.org = settings.org if org is None else org  # an empty one is a mistake, not the default
+        check_org(self.org)
         self._is_view = False
         self.options = options or Options(keep_early=settings.keep_early, aging=settings.aging)
         self.handlers = Registry()
@@ -104,7 +105,7 @@ class Base:
     async def _open_parts(self) -> None:
         if not self.dsn:
             server = await asyncio.to_thread(embedded.start)
-            self.dsn = server.dsn
+            self.dsn = Address(server.dsn, directory=server.directory)
         await asyncio.to_thread(migrate, self.dsn)
         self.telemetry.refresh()
         self._session = await StandingSession.open(self.dsn)

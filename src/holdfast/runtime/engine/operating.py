@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.runtime.dead_letters import Inputs, LetterFilter, Letters, Resolved
-from holdfast.runtime.edge import Id, take_id, take_payload
+from holdfast.runtime.edge import Id, check_expected, take_id, take_payload
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.outbox import EffectPage
 from holdfast.runtime.engine.reading import Reading
@@ -197,6 +197,7 @@ class Operating(Reading):
         where several branches have been there. The same `key` again, with the same wish, answers what the first call
         set in motion.
         """
+        check_expected(if_version)
         view = await self.get(instance_id)
         raw = None if input is None else take_payload(input, "the input", f"{from_step!r}")
         wish = Wish(from_step, token, raw, by or "system", reason, view.business_key, if_version, key)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.core.moments import from_datetime
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.errors import Refused
-from holdfast.runtime.edge import Id, check_key, check_text, take_id
+from holdfast.runtime.edge import Id, check_key, check_text, check_version, take_id
 from holdfast.runtime.engine.base import Base
 from holdfast.runtime.snapshots import News, Outcome
 from holdfast.runtime.statistics import FlowStatistics, by_flow
@@ -112,8 +112,7 @@ class Reading(Base):
             raise Refused(
                 f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}."
             )
-        if not 1 <= limit <= 1000:
-            raise Refused("A page holds 1 to 1000 instances.", code="LIMIT_INVALID")
+        check_page(limit, "instances")
         check_text(flow, "name of the flow")
         check_key(key, "idempotency key")
         check_key(business_key, "business key")
@@ -162,6 +161,7 @@ class Reading(Base):
     async def flow(self, name: str, version: int | None = None) -> FlowDocument:
         """A published version of a flow, by default the newest: what was written, and the graph that runs."""
         check_text(name, "name of the flow")
+        check_version(version)
         found = await read_flow(self._opened(), self.org, name, version)
         if found is None:
             raise await self.catalog.unknown(self._opened(), self.org, name, version)
@@ -177,6 +177,7 @@ class Reading(Base):
     ) -> Sequence[FlowStatistics]:
         """Counts and durations per flow, version and step: of all times, or of the hours between two moments."""
         check_text(flow, "name of the flow")
+        check_version(version)
         if since is not None and until is not None and from_datetime(since) >= from_datetime(until):
             raise Refused(
                 f"{until} is not after {since}.",

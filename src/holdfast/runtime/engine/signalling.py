@@ -11,7 +11,7 @@ from holdfast.core.events import deciding_node, decision_needed
 from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Suspend
 from holdfast.core.status import TERMINAL
 from holdfast.errors import Conflict, Refused
-from holdfast.runtime.edge import Id, check_key, check_text, take_id, take_payload
+from holdfast.runtime.edge import Id, check_expected, check_key, check_text, take_id, take_names, take_payload
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.items import Item
 from holdfast.runtime.refusals import noted_refusal
@@ -48,11 +48,13 @@ class Signalling(Reading):
         raw = None if payload is None else take_payload(payload, "the payload", f"{event!r}")
         for text, what in ((event, "event"), (node, "node"), (token, "token"), (by, "actor")):
             check_text(text, what)
+        check_expected(if_version)
+        held = take_names(capabilities, "capability")
         moment, seconds = take_moment(at, delay)
         signal_id = new_id(self.org, None, None) if id is None else take_id(id)
         if conn is not None or moment is not None or seconds is not None:
             later = Later(
-                take_id(instance_id), event, raw, signal_id, node, token, by, capabilities, if_version, moment, seconds
+                take_id(instance_id), event, raw, signal_id, node, token, by, held, if_version, moment, seconds
             )
             if only_waits:
                 await self._refuse_decision(later)
@@ -60,7 +62,7 @@ class Signalling(Reading):
         item = Item(
             take_id(instance_id),
             EventArrived(signal_id, event, raw, node, token, if_version, only_waits=only_waits),
-            Actor(by or "system", tuple(capabilities)),
+            Actor(by or "system", held),
             receipt=str(UUID(bytes=signal_id)),  # also of an id made here: a lost answer makes the engine repeat itself
         )
         return await self._apply(item, is_repeatable=id is not None)
@@ -146,6 +148,7 @@ class Signalling(Reading):
 
     async def _control(self, instance_id: Id, signal: Signal, by: str | None, id: Id | None = None) -> Instance:
         check_text(getattr(signal, "reason", None), "reason")
+        check_expected(getattr(signal, "if_version", None))
         check_text(by, "actor")
         receipt = None if id is None else str(UUID(bytes=take_id(id)))
         item = Item(take_id(instance_id), signal, Actor(by or "system"), receipt=receipt)

@@ -16,7 +16,7 @@ from holdfast.core.state import Instance as Snapshot
 from holdfast.core.status import InstanceStatus
 from holdfast.definitions.model import Definition as FlowDefinition
 from holdfast.errors import Refused
-from holdfast.runtime.edge import check_key, check_text, take_payload
+from holdfast.runtime.edge import check_key, check_text, check_version, take_payload
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.items import Item
 from holdfast.runtime.publishing import Publishable, Published, publish
@@ -113,6 +113,7 @@ class Starting(Reading):
         check_key(business_key, "business key")
         check_text(flow, "name of the flow")
         check_text(by, "actor")
+        check_version(version)
         if self.hooks.starts:
             await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = self.catalog.cached(self.org, flow, version)
@@ -149,6 +150,7 @@ class Starting(Reading):
             check_key(key, "idempotency key")
         check_text(flow, "name of the flow")
         check_text(by, "actor")
+        check_version(version)
         if keys is not None and len(keys) != len(values):
             raise Refused(
                 f"There are {len(values)} inputs and {len(keys)} keys.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.program import Program
 from holdfast.errors import Busy, HoldfastError, InputInvalid
-from holdfast.runtime.edge import Id, check_text, take_id, take_payload
+from holdfast.runtime.edge import Id, check_expected, check_text, take_id, take_payload
 from holdfast.runtime.engine.signalling import Signalling
 from holdfast.runtime.starter import new_id
 from holdfast.runtime.steps.advancing import TRIES, Advance, is_overtaken, item_of, repeat_of, reworded
@@ -57,6 +57,7 @@ class Stepping(Signalling):
         )
         check_text(event or "", "event")
         check_text(comment, "comment")
+        check_expected(if_version)
         return await self._advance(advance, is_repeatable=id is not None)
 
     async def advance_and_settle(

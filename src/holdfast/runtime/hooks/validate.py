@@ -6,19 +6,9 @@ from typing import Any
 
 from holdfast.errors import InputInvalid
 from holdfast.runtime.context import Context
-from holdfast.runtime.handlers import DoNotRetry
+from holdfast.runtime.handlers import StepInputInvalid
 from holdfast.runtime.hooks.middleware import Call, Middleware
-from holdfast.runtime.schemas import Misfit, check_of, told
-
-
-class StepInputInvalid(DoNotRetry):
-    """What a step was to be called with does not fit; the same input would not fit the next time either."""
-
-    code = "INPUT_INVALID"
-
-    def __init__(self, message: str, misfits: tuple[Misfit, ...]) -> None:
-        super().__init__(message)
-        self.misfits = misfits
+from holdfast.runtime.schemas import check_of, told
 
 
 class Validate(Middleware):

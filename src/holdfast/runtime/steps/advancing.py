@@ -64,15 +64,16 @@ def item_of(advance: Advance, found: Whereabouts, program: Program) -> Item:
     name, token, place = _expected(advance, found, program)
     _check_form(place, advance)
     task = task_of(token)
+    roles = None if advance.person.roles is None else tuple(sorted(advance.person.roles))
     if task is None:
         signal = EventArrived(
             advance.signal, advance.event, advance.raw, None, name, advance.if_version, comment=advance.comment
         )
     else:
-        roles = None if advance.person.roles is None else tuple(advance.person.roles)
         signal = Decided(advance.signal, task, advance.event, advance.raw, advance.comment, roles, advance.if_version)
     given = advance.person.capabilities
-    actor = Actor(advance.person.id, tuple(sorted(needed_anywhere(place) if given is None else given)))
+    held = tuple(sorted(needed_anywhere(place) if given is None else given))
+    actor = Actor(advance.person.id, held, roles or ())
     return _item(advance, signal, actor)
 
 

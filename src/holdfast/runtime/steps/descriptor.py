@@ -12,6 +12,7 @@ from holdfast.compiler.expressions import REQUEST_FACTS
 from holdfast.compiler.graph import Behaviour, Node
 from holdfast.core.moments import to_datetime
 from holdfast.core.program import Place, Program, Way
+from holdfast.core.signals import Actor
 from holdfast.core.state import State, Token
 from holdfast.core.status import Phase
 from holdfast.runtime.steps.advancing import events_of
@@ -193,10 +194,11 @@ def _may_hold(way: Way, place: Place, view: Instance, person: Person) -> bool:
     attributes: Mapping[str, Any] = view.attributes or {}
     facts = (view.org, attributes.get(PARTITION), view.created_by, attributes.get(CORRELATION))
     state = object_of(view.data)
+    actor = Actor(person.id, tuple(sorted(person.capabilities or ())), tuple(sorted(person.roles or ())))
     scope = {
         "context": {**state, **dict(zip(REQUEST_FACTS, facts, strict=True))},
         "workflow": state,
-        "actor": {"id": person.id, "user_id": person.id, "capabilities": sorted(person.capabilities or ())},
+        "actor": actor.facts(person.id),
         "instance_id": view.id,
         "step_name": place.id,
         "input": None,

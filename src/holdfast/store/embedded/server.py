@@ -77,6 +77,20 @@ def status(directory: Path | None = None) -> Server | None:
     return _running(layout)
 
 
+def revive(directory: Path) -> bool:
+    """Start a server again that was killed; one that was stopped in order stays down. Whether one is there now."""
+    layout = existing_layout(directory)
+    if layout is None:
+        return False
+    with layout.exclusive():  # whoever starts or stops it has finished then
+        answer = _answer(layout, find_installation())
+        was_killed = answer == "silent" and (layout.data / "postmaster.pid").exists()
+    if was_killed:
+        _logger.warning("embedded PostgreSQL in %s was killed; it is started again", layout.directory)
+        start(directory)
+    return was_killed or answer == "accepting"
+
+
 def stop(directory: Path | None = None, mode: Literal["smart", "fast", "immediate"] = "fast") -> bool:
     """Shut the server down and wait until its last process is gone; False when none was running."""
     layout = existing_layout(directory or default_directory())

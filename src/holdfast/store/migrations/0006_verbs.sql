@@ -262,18 +262,20 @@ begin
 end
 $$;
 
--- The actor of a signal. Capabilities are the word of whoever authenticated the actor: only a worker's login has it.
-create function holdfast.actor_with(by text, capabilities text[]) returns jsonb
+-- The actor of a signal. Capabilities and roles are the word of whoever authenticated the actor: only a worker's login
+-- has it.
+create function holdfast.actor_with(by text, capabilities text[], roles text[] default null) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-    if cardinality(capabilities) is null or cardinality(capabilities) = 0 then
+    if coalesce(cardinality(capabilities), 0) + coalesce(cardinality(roles), 0) = 0 then
         return holdfast.actor_of(by);
     end if;
     if not pg_has_role(session_user, 'holdfast_worker', 'member') then
-        raise exception 'Login "%" may not vouch for capabilities', session_user
+        raise exception 'Login "%" may not vouch for capabilities and roles', session_user
             using errcode = 'HF403', hint = 'Send the signal as a login that has the role holdfast_worker.';
     end if;
-    return holdfast.actor_of(by) || jsonb_build_object('capabilities', to_jsonb(capabilities));
+    return holdfast.actor_of(by)
+        || jsonb_strip_nulls(jsonb_build_object('capabilities', to_jsonb(capabilities), 'roles', to_jsonb(roles)));
 end
 $$;
 

@@ -152,14 +152,17 @@ create function holdfast.decide(
     data jsonb default null,
     by text default null,
     id uuid default null,
-    org text default null
+    org text default null,
+    capabilities text[] default null,
+    if_version bigint default null,
+    roles text[] default null
 ) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     tenant text := holdfast.acting_org(org);
     shard smallint := get_byte(uuid_send(task), 15);
     signal_id uuid := coalesce(id, holdfast.new_id(shard));
-    actor jsonb := holdfast.actor_of(by);
+    actor jsonb := holdfast.actor_with(by, capabilities, roles);
     content bytea := holdfast.signal_digest(
         decision, jsonb_build_object('data', data, 'comment', comment), task::text);
     found_task record;
@@ -194,10 +197,13 @@ begin
 
     perform holdfast.refuse_closed_task(task, found_task.status, found_task.decided_by);
     perform holdfast.refuse_held_task(task, found_task.assignee, actor ->> 'id');
+    perform holdfast.refuse_version(found_task.instance_id, tenant, if_version);
     insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
     values (
         found_task.instance_id, signal_id, shard, tenant, 'decided',
-        jsonb_build_object('task', task, 'decision', decision, 'payload', data, 'comment', comment, 'actor', actor),
+        jsonb_build_object(
+            'task', task, 'decision', decision, 'payload', data, 'comment', comment, 'actor', actor,
+            'if_version', if_version),
         moment
     );
     perform holdfast.wake_workers();
