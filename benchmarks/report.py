@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -82,12 +82,13 @@ def processor() -> str:
 
 def table(rows: list[Row]) -> str:
     """Markdown, readable in a terminal too."""
-    lines = ["| measure | value | bar | | detail |", "|---|---|---|---|---|"]
-    for row in rows:
-        value = "failed" if row.value is None else shown(row.value, row.bar.unit)
-        verdict = "ok" if row.ok else "**missed**"
-        lines.append(f"| {row.name} | {value} | {row.bar} | {verdict} | {row.detail} |")
-    return "\n".join(lines)
+    return "\n".join(["| measure | value | bar | | detail |", "|---|---|---|---|---|", *map(line, rows)])
+
+
+def line(row: Row) -> str:
+    value = "failed" if row.value is None else shown(row.value, row.bar.unit)
+    verdict = "ok" if row.ok else "**missed**"
+    return f"| {row.name} | {value} | {row.bar} | {verdict} | {row.detail} |"
 
 
 def facts(settings: dict[str, str], versions: dict[str, str], rounds: int) -> str:
@@ -111,3 +112,19 @@ def write_page(rows: list[Row], environment: str) -> None:
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     figures = f"{BEGIN}\n\nMeasured {when}.\n\n{table(rows)}\n\n{environment}\n\n{END}"
     PAGE.write_text(head + figures + tail)
+
+
+def replace_rows(rows: list[Row]) -> None:
+    """Some cases were measured again: their rows take the place of those on the page, new ones come last."""
+    lines = PAGE.read_text().split("\n")
+    last = max(number for number, text in enumerate(lines[: lines.index(END)]) if text.startswith("|"))
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    for row in rows:
+        again = line(replace(row, detail=f"{row.detail} (alone, {when})".strip()))
+        place = next((n for n, text in enumerate(lines) if text.startswith(f"| {row.name} |")), None)
+        if place is None:
+            last += 1
+            lines.insert(last, again)
+        else:
+            lines[place] = again
+    PAGE.write_text("\n".join(lines))
