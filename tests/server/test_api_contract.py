@@ -159,6 +159,8 @@ async def test_a_path_names_all_of_its_methods() -> None:
             ("/api/v1/definitions", "GET, POST"),
             ("/api/v1/instances", "GET, POST"),
             ("/api/v1/instances/17/cancel", "POST"),
+            ("/api/v1/dead-letters/17", "GET"),
+            ("/api/v1/dead-letters/requeue", "POST"),
         ):
             answer = await client.patch(path)
             assert (answer.status_code, answer.headers["allow"]) == (405, methods)

@@ -160,6 +160,13 @@ async def test_many_letters_are_put_back_at_once_with_inputs_of_their_own(flows:
     assert (await post(client, "dead-letters/requeue", 422, {"ids": []}))["code"] == "REQUEST_INVALID"
 
 
+async def test_putting_letters_back_is_not_a_letter_to_be_read(flows: Served) -> None:
+    client = await operator(flows)
+    answer = await client.get("/api/v1/dead-letters/requeue")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["code"] == "METHOD_NOT_ALLOWED"
+
+
 async def test_a_dead_letter_is_let_go(flows: Served) -> None:
     client = await operator(flows)
     id = (await start(client))["id"]

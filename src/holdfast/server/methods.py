@@ -14,13 +14,15 @@ _PARAMETER = re.compile(r"\\\{[^/{}]+\\\}")
 def allowed_methods(scope: Scope) -> str | None:
     """For the header Allow; None for a path that the description of the API does not know."""
     path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-    found = {method for pattern, methods in _table(scope["app"]) if pattern.fullmatch(path) for method in methods}
-    return ", ".join(sorted(found)) or None
+    table = _table(scope["app"])
+    fitting = [table[path]] if path in table else [known for known in table.values() if known[0].fullmatch(path)]
+    return ", ".join(sorted({method for _, methods in fitting for method in methods})) or None
 
 
 @lru_cache(maxsize=16)
-def _table(app: Any) -> list[tuple[re.Pattern[str], list[str]]]:
-    return [
-        (re.compile(_PARAMETER.sub("[^/]+", re.escape(template))), [method.upper() for method in methods])
+def _table(app: Any) -> dict[str, tuple[re.Pattern[str], list[str]]]:
+    """By path or template. A path that is there itself is never one that happens to fit a template."""
+    return {
+        template: (re.compile(_PARAMETER.sub("[^/]+", re.escape(template))), [method.upper() for method in methods])
         for template, methods in app.openapi()["paths"].items()
-    ]
+    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Query
+from fastapi import HTTPException, Query
 
 from holdfast.errors import Conflict
 from holdfast.server.contract import CHANGES, api_router
@@ -41,6 +42,12 @@ async def list_dead_letters(
         items=[DeadLetterView.of(letter) for letter in shown],
         next=listing.cursor(shown[-1].id if len(found) > limit else None),
     )
+
+
+@router.get("/requeue", include_in_schema=False, dependencies=[needs(Scope.OPERATE)])
+async def read_no_requeue() -> None:
+    """Else it would be taken for the letter of that name."""
+    raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @router.get("/{letter_id}", operation_id="get_dead_letter", dependencies=[needs(Scope.OPERATE)])
