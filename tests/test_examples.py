@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -51,6 +52,15 @@ def test_an_example_can_be_repeated_on_the_same_database(holdfast_dsn: str) -> N
         run(EXAMPLES / "sagas_dlq.py", HOLDFAST_DSN=holdfast_dsn)
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Children of a job in the background would inherit that nobody listens to SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 def test_the_server_of_the_demo_stays_until_it_is_told_to_leave(holdfast_dsn: str) -> None:
     """What `make demo SERVE=1` runs last."""
     words = [sys.executable, "-W", "error", "-u", str(EXAMPLES / "steps_approval.py"), "--serve"]
