@@ -91,6 +91,16 @@ def schema(house: House) -> BaseSchema:
     def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
         return {name: _met(house, name, value) for name, value in (path_parameters or {}).items()}
 
+    @schema.hook
+    def map_body(context: Any, body: Any) -> Any:
+        """Letters that are put back together are named in the body."""
+        try:
+            met: list[Any] = [_met(house, "letter_id", id) for id in body["ids"]]
+            is_as_before = len(set(map(str, met))) == len(body["ids"])
+        except (KeyError, TypeError):
+            return body
+        return {**body, "ids": met} if is_as_before else body
+
     return schema
 
 
