@@ -18,7 +18,7 @@ from holdfast.errors import StoreError
 
 PREFERRED_NAMES = ("holdfast", "postgres", "nobody")
 # The caller's PG* and locale variables must not reach the server or its tools. The server's processes keep the memory
-# of one large batch for the next: glibc would hand it back, and a tenth of their time would go into getting it again.
+# of one large batch for the next: glibc would hand it back and get it again, page by page.
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LC_ALL": "C",
