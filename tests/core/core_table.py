@@ -98,8 +98,8 @@ class StepTable:
         """What the shell reads for a rollback."""
         return [
             PastStep(
-                r.id, r.created_at, r.node, r.path, r.hop, r.kind, r.run, r.status, r.opened_version, r.opened_ordinal,
-                r.fence, r.input, r.output, r.detail,
+                r.id, r.created_at, r.hop, r.run, r.opened_version, r.opened_ordinal, r.fence, r.node, r.path, r.kind,
+                r.status, r.input, r.output, r.detail,
             )
             for r in self.rows.values()
         ]  # fmt: skip

@@ -19,7 +19,6 @@ from holdfast.core.program import Program, link
 from holdfast.core.signals import Failure, HistoryRead, Signal, Started, WorkDone, WorkFailed
 from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus
-from holdfast.runtime.inputs import Inputs
 from holdfast.store import commit as commits
 from holdfast.store.commit import Batch, Entry, NewInstance, writes
 from holdfast.store.history import read_past
@@ -51,12 +50,11 @@ class Life:
     """One saga from its start to the end of its rollback, each decision committed the short way or the long way."""
 
     def __init__(self, session: Session, of: Program, *, plain: bool) -> None:
-        self.session, self.program, self.plain, self.inputs = session, of, plain, Inputs()
+        self.session, self.program, self.plain = session, of, plain
         self.instance = Instance(ID, "acme", of.definition, "saga", 1, 0, InstanceStatus.PENDING, EMPTY, RAW)
 
     def decide(self, signal: Signal, now: int, over: Instance | None = None) -> Decision:
         decision = decide(self.program, over or self.instance, signal, Facts(now))
-        self.inputs.fill(decision)
         return decision if self.plain else msgspec.structs.replace(decision, plain="")
 
     async def begin(self, now: int) -> None:
@@ -74,7 +72,6 @@ class Life:
         entry = Entry(self.instance, [failure])
         past = await read_past(self.session, [entry], now)
         entry.decisions.append(self.decide(HistoryRead(past[ID]), now, failure.instance))
-        self.inputs.keep(entry.decisions[-1])
         return entry
 
     async def commit(self, entry: Entry, now: int) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from holdfast.core.decision import Closed, Decision, Dispatch, Event, Facts, Moved, Plain, Release, Retried
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
@@ -16,7 +14,7 @@ from holdfast.core.signals import SYSTEM, WorkDone
 from holdfast.core.state import EMPTY, Instance, Rollback, State, Token
 from holdfast.core.status import STEP_COMPLETED, WORKING, InstanceStatus, StepStatus
 from holdfast.core.turn import NONE, encode
-from holdfast.core.undos import Undo
+from holdfast.core.undos import Undo, Undos
 
 _ROLLED_BACK: Final = StepStatus.ROLLED_BACK
 _COMPENSATION: Final = StepStatus.COMPENSATION
@@ -39,11 +37,12 @@ def take_back(program: Program, instance: Instance, signal: WorkDone, facts: Fac
         or facts.actor is not SYSTEM
     ):
         return None
-    done = rollback.plan[0]
+    plan = rollback.plan
+    done = plan[0]
     if done.is_evidence or done.step != token.step:
         return None
-    if len(rollback.plan) > 1:
-        return _go_on(program, instance, signal, facts, rollback, token, done, rollback.plan[1])
+    if len(plan) > 1:
+        return _go_on(program, instance, signal, rollback, token, done, plan.rest)
     return _end(program, instance, signal, rollback, token, done)
 
 
@@ -51,20 +50,23 @@ def _go_on(
     program: Program,
     instance: Instance,
     signal: WorkDone,
-    facts: Facts,
     rollback: Rollback,
     token: Token,
     done: Undo,
-    undo: Undo,
+    rest: Undos,
 ) -> Decision | None:
-    path, held, state = signal.path, signal.fence, instance.state
+    path, held, state, undo = signal.path, signal.fence, instance.state, rest[0]
     if undo.path != path or undo.is_evidence or undo.fence > held or undo.at != done.at:
         return None
     place = program.places[undo.node]
     version, fence, node = instance.version + 1, held + 1, place.node
     after = State(
         {path: Token(undo.hop, undo.node, undo.step, undo.at, fence, WORKING, 1, undo.run)}, state.scopes, state.chain,
-        state.early, state.parked, state.stopping, state.expires, _without_first(rollback), state.ghosts,
+        state.early, state.parked, state.stopping, state.expires,
+        Rollback(
+            rollback.target, rollback.reason, rollback.by, rollback.first, rollback.to_root, rest, rollback.broken
+        ),
+        state.ghosts,
     )  # fmt: skip
     return _decision(
         _after(instance, version, instance.status, instance.reason, after),
@@ -73,7 +75,11 @@ def _go_on(
             _event(version, 1, "compensation_completed", done),
             _event(version, 2, "compensation_started", undo),
         ],
-        [Dispatch(path, undo.step, undo.at, place.queue, place.id, fence, held, 1, None, node.priority, node.timeout)],
+        [
+            Dispatch(
+                path, undo.step, undo.at, place.queue, place.id, fence, held, 1, rest.input, node.priority, node.timeout
+            )
+        ],
         NONE,
         [Retried(undo.step, undo.at, 1, fence, None)],
         "undo",
@@ -113,11 +119,6 @@ def _taken_back(program: Program, done: Undo) -> Moved:
     return Moved(done.of, done.of_at, _ROLLED_BACK, program.undoes.get(done.node, ""))
 
 
-def _without_first(rollback: Rollback) -> Rollback:
-    assert rollback.plan is not None
-    return msgspec.structs.replace(rollback, plan=rollback.plan.rest)
-
-
 def _close(token: Token, version: int, raw: bytes) -> Closed:
     return Closed(token.step, token.at, STEP_COMPLETED, "completed", version, 0, None, raw, node=token.node)
 
@@ -128,7 +129,11 @@ def _event(version: int, ordinal: int, type: str, undo: Undo) -> Event:
 
 
 def _after(before: Instance, version: int, status: InstanceStatus, reason: str | None, state: State) -> Instance:
-    return msgspec.structs.replace(before, version=version, status=status, reason=reason, state=state)
+    return Instance(
+        before.id, before.org, before.definition, before.flow, before.flow_version, version, status, state, before.data,
+        reason, before.entity_version, before.parent, before.parent_token, before.trace, before.created, before.starter,
+        before.partition, before.correlation,
+    )  # fmt: skip
 
 
 def _decision(

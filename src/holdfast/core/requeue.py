@@ -17,7 +17,7 @@ from holdfast.core.signals import Requeue, RequeueMany
 from holdfast.core.state import Rollback, Token, value_of
 from holdfast.core.status import TERMINAL, Phase
 from holdfast.core.turn import NULL, Move, Turn
-from holdfast.core.undos import Undo, Undos
+from holdfast.core.undos import Undo, Undos, worth_keeping
 from holdfast.errors import Conflict
 
 
@@ -85,8 +85,9 @@ def _compensate_again(turn: Turn, undos: Sequence[tuple[Requeue, Undo]]) -> None
                 part.raw or NULL, run=undo.run + 1, is_evidence=undo.is_evidence,
             )
         )  # fmt: skip
-    turn.rollback = Rollback(turn.status, turn.reason, plan=Undos(plan))
-    run_next(turn, input=undos[0][0].raw or NULL)
+    inputs = worth_keeping([part.raw or NULL for part, _ in undos])
+    turn.rollback = Rollback(turn.status, turn.reason, plan=Undos(plan, inputs))
+    run_next(turn)
 
 
 def _refuse_stale(parts: Sequence[Requeue]) -> None:

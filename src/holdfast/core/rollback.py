@@ -25,12 +25,13 @@ from holdfast.core.signals import Failure, HistoryRead, PastStep
 from holdfast.core.state import Rollback, Token
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NULL, Turn, about, counted, encode
-from holdfast.core.undos import Undo, Undos
+from holdfast.core.undos import Undo, Undos, worth_keeping
 from holdfast.errors import Refused
 
 COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
 AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 OUT_OF_CALLS: Final = "COMPENSATION_EXHAUSTED"
+_DETAIL: Final = b'{"ordinal":%d,"undoes":"%b","undoes_at":%d,"evidence":%b}'  # of the row of a compensation
 
 
 # --- begin --------------------------------------------------------------------------------------------------------
@@ -118,8 +119,8 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     if not undos:  # else the rows of the compensations tell that there is a plan
         turn.control("plan", {"save_point": past.save_point})
     turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
-    turn.rollback = msgspec.structs.replace(rollback, plan=Undos(undos))
-    run_next(turn, input=inputs[0] if inputs else None)
+    turn.rollback = msgspec.structs.replace(rollback, plan=Undos(undos, worth_keeping(inputs)))
+    run_next(turn)
 
 
 def _highest_fences(steps: list[PastStep]) -> dict[str, int]:
@@ -153,28 +154,13 @@ def open_compensation(
     instance, now, token = turn.instance, turn.now, token_id(path, hop)
     key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
     id = step_id(now, key, instance.id[15])
-    detail = {"ordinal": ordinal, "undoes": of.hex(), "undoes_at": of_at, "evidence": is_evidence}
+    detail = _DETAIL % (ordinal, of.hex().encode(), of_at, b"true" if is_evidence else b"false")
     turn.opened.append(
         Opened(
-            id,
-            place.id,
-            place.behaviour,
-            path,
-            hop,
-            token,
-            key,
-            run,
-            turn.version,
-            turn.seq,
-            "rollback",
-            StepStatus.PENDING,
-            raw,
-            fence,
-            0,
-            encode(detail),
-            COMPENSATE,
+            id, place.id, place.behaviour, path, hop, token, key, run, turn.version, turn.seq, "rollback",
+            StepStatus.PENDING, raw, fence, 0, detail, COMPENSATE,
         )
-    )
+    )  # fmt: skip
     turn.seq += 1
     return Undo(place.id, path, hop, id, now, of, of_at, fence, run, is_evidence)  # fmt: skip
 
@@ -182,7 +168,7 @@ def open_compensation(
 # --- run ----------------------------------------------------------------------------------------------------------
 
 
-def run_next(turn: Turn, *, left: str = "", held: int = 0, input: bytes | None = None) -> None:
+def run_next(turn: Turn, *, left: str = "", held: int = 0) -> None:
     """The next compensation begins. `held` is the fence of the work row the one before it has on the path `left`."""
     rollback = turn.rollback
     if rollback is None or not rollback.plan or turn.status is InstanceStatus.SUSPENDED:
@@ -203,8 +189,8 @@ def run_next(turn: Turn, *, left: str = "", held: int = 0, input: bytes | None =
         turn.retried = [*turn.retried, Retried(undo.step, undo.at, 1, fence, None)]
     turn.dispatches.append(
         Dispatch(
-            undo.path, undo.step, undo.at, place.queue, place.id, fence, held, 1, input, place.node.priority,
-            place.node.timeout,
+            undo.path, undo.step, undo.at, place.queue, place.id, fence, held, 1, rollback.plan.input,
+            place.node.priority, place.node.timeout,
         )
     )  # fmt: skip
 
@@ -259,14 +245,9 @@ def _go_on(
     turn.note(event, token.node, token_id(path, token.hop), {**detail, "undoes": undo.of.hex()})
     left = rollback.plan.rest
     if turn.status is InstanceStatus.SUSPENDED or not left or left[0].path != path:
-        left = _behind(left, path, fence)
+        left = left.with_fence(path, fence)
     turn.rollback = msgspec.structs.replace(rollback, plan=left)
     run_next(turn, left=path, held=fence)
-
-
-def _behind(plan: Undos, path: str, fence: int) -> Undos:
-    """The path is left for now: what comes back to it goes by fences that come after this one."""
-    return Undos(msgspec.structs.replace(undo, fence=fence) if undo.path == path else undo for undo in plan)
 
 
 # --- the end ------------------------------------------------------------------------------------------------------

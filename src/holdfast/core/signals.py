@@ -152,15 +152,15 @@ class PastStep(msgspec.Struct, frozen=True, gc=False):
 
     id: bytes
     at: int
-    node: str
-    path: str
     hop: int
-    kind: str
     run: int
-    status: str
     version: int
     ordinal: int
     fence: int
+    node: str
+    path: str
+    kind: str
+    status: str
     input: bytes | None
     output: bytes | None
     detail: bytes | None = None

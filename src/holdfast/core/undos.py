@@ -7,10 +7,12 @@ is, while it would rebuild a nested array number by number and write more of it 
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+
+LARGEST: Final = 4_096  # bytes of an input that is kept in memory until its turn comes
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -29,16 +31,32 @@ class Undo(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Undos:
-    """What is left, the present one first."""
+    """What is left, the present one first.
 
-    __slots__ = ("_all",)
+    Whoever made the plan also knows what each compensation is called with. That is part of its row and not of the
+    snapshot; where it is not known, or too large to be kept in memory, the compensation goes through the queue, because
+    a claim brings it.
+    """
 
-    def __init__(self, undos: Iterable[Undo] = ()) -> None:
+    __slots__ = ("_all", "_inputs")
+
+    def __init__(self, undos: Iterable[Undo] = (), inputs: Sequence[bytes | None] = ()) -> None:
         self._all = tuple(undos)
+        self._inputs = inputs
 
     @property
     def rest(self) -> Undos:
-        return Undos(self._all[1:])
+        return Undos(self._all[1:], self._inputs[1:])
+
+    @property
+    def input(self) -> bytes | None:
+        """What the present one is called with, if that is known."""
+        return self._inputs[0] if self._inputs else None
+
+    def with_fence(self, path: str, fence: int) -> Undos:
+        """What comes back to the path goes by fences that come after this one."""
+        undos = (msgspec.structs.replace(undo, fence=fence) if undo.path == path else undo for undo in self._all)
+        return Undos(undos, self._inputs)
 
     def __getitem__(self, index: int) -> Undo:
         return self._all[index]
@@ -57,6 +75,11 @@ class Undos:
 
     def __repr__(self) -> str:
         return f"Undos({list(self._all)!r})"
+
+
+def worth_keeping(inputs: Sequence[bytes]) -> tuple[bytes | None, ...]:
+    """What is due at once in any case; of the rest what is small."""
+    return (*inputs[:1], *[input if len(input) <= LARGEST else None for input in inputs[1:]])
 
 
 _Undos: Final = tuple[Undo, ...]

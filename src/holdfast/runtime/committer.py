@@ -29,7 +29,6 @@ from holdfast.runtime.caution import Caution
 from holdfast.runtime.clock import DatabaseClock
 from holdfast.runtime.following import plan_rollbacks
 from holdfast.runtime.hooks.chain import Hooks
-from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import KEEP_SECONDS, Plan
@@ -89,7 +88,6 @@ class Committer:
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
         self.snapshots = Snapshots()
-        self.inputs = Inputs()
         self.hooks = Hooks()
         self.active = 0
         self.under_way: set[object] = set()  # commits whose answer has not been acted upon, calls included
@@ -293,7 +291,7 @@ class Committer:
                     return None
                 instances[item.instance] = cached
         plan = Plan(self.catalog, Locked(self.clock.now(), instances, {}, [], 0), self.worker, self.leases)
-        plan.point, plan.inputs, plan.month = self.point, self.inputs, self.months.at(plan.locked.now)
+        plan.point, plan.month = self.point, self.months.at(plan.locked.now)
         items.sort(key=_by_instance)
         return plan if plan.make_unlocked(items) else None
 
@@ -328,7 +326,7 @@ class Committer:
     async def write(self, session: Session, locked: Locked, items: list[Item]) -> Plan:
         self.clock.observe(locked.now)
         plan = Plan(self.catalog, locked, self.worker, self.leases)
-        plan.keep_for, plan.point, plan.inputs = self.options.keep_early, self.point, self.inputs
+        plan.keep_for, plan.point = self.options.keep_early, self.point
         plan.month = self.months.at(locked.now)
         await plan.make(session, items)
         await session.run([*writes(plan.batch()), *self._mishaps.burials(plan), COMMIT])
@@ -342,10 +340,6 @@ class Committer:
             snapshots.committed(plan, id, entry)
             for decision in entry.decisions:
                 self.counters.steps += len(decision.closed)
-                if entry.before.state.rollback is not None:
-                    self.inputs.forget(decision)
-                elif decision.instance.state.rollback is not None:
-                    self.inputs.keep(decision)
         for item in plan.stale:
             self.counters.rejected += 1
             self.on_dropped(item)

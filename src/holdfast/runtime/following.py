@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.decide import decide
@@ -50,10 +51,13 @@ async def plan_rollbacks(plan: Plan, session: Session) -> None:
     entries = list(plan.rollbacks.values())
     plan.rollbacks = {}
     past = await read_past(session, entries, plan.locked.now)
+    facts = Facts(plan.locked.now, SYSTEM)
     for entry in entries:
-        program = plan.catalog.known(entry.decisions[-1].instance.definition)
+        instance = entry.decisions[-1].instance
+        program = plan.catalog.known(instance.definition)
         assert program is not None
-        await _go_on(plan, session, program, entry, HistoryRead(past[entry.before.id]), SYSTEM)
+        with suppress(Refused):  # a later item of the batch stopped the rollback
+            entry.decisions.append(decide(program, instance, HistoryRead(past[entry.before.id]), facts))
 
 
 async def _try_kept(plan: Plan, session: Session, program: Program, entry: Entry, need: EarlyEvents) -> None:

@@ -34,7 +34,6 @@ from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.following import follow, is_overtaken, plan_rollbacks, remember_taker
-from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
 from holdfast.store.history import open_letters
@@ -83,7 +82,6 @@ class Plan:
         self.keep_for = KEEP_SECONDS
         self.point = POINT
         self.month: Month | None = None
-        self.inputs = Inputs()
         self.rollbacks: dict[bytes, Entry] = {}  # those that wait for their history
         self.children: list[ChildStart] = []
         self.unmade: list[tuple[bytes, int, bytes]] = []  # (instance, created_at, step) of calls that do not count
@@ -265,8 +263,6 @@ class Plan:
         if entry is None:
             entry = self.entries[item.instance] = Entry(instance, [], item.new)
         entry.decisions.append(decision)
-        if decision.instance.state.rollback is not None:
-            self.inputs.fill(decision)
         if item.answer is not None:
             self.answers.append((item.answer, decision))
         if receipt is not None:

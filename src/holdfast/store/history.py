@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
+from typing import Final
 
 import msgspec
 
@@ -23,6 +25,7 @@ class _Detail(msgspec.Struct):
 
 
 _detail = msgspec.json.Decoder(_Detail).decode
+_NUMBERS: Final = Struct("!qihqhq").unpack  # when it was opened, hop, run, version, ordinal, fence
 
 
 async def read_past(session: Session, entries: Sequence[Entry], now: int) -> dict[bytes, list[PastStep]]:
@@ -30,10 +33,12 @@ async def read_past(session: Session, entries: Sequence[Entry], now: int) -> dic
     ids = [entry.before.id for entry in entries]
     [result] = await session.run([SQL.read_past.rows([(id, id[15]) for id in ids])])
     past: dict[bytes, dict[bytes, PastStep]] = {id: {} for id in ids}
-    for instance, id, at, node, path, hop, kind, run, status, version, ordinal, fence, *values in rows(result):
+    for instance, id, at, hop, run, version, ordinal, fence, node, path, kind, status, input, output, detail in rows(
+        result
+    ):
         past[instance][id] = PastStep(
-            id, read_int(at), node.decode(), path.decode(), read_int(hop), kind.decode(), read_int(run),
-            status.decode(), read_int(version), read_int(ordinal), read_int(fence), *map(_json, values),
+            id, *_NUMBERS(at + hop + run + version + ordinal + fence), node.decode(), path.decode(), kind.decode(),
+            status.decode(), _json(input), _json(output), _json(detail),
         )  # fmt: skip
     for entry in entries:
         for decision in entry.decisions:
@@ -54,8 +59,8 @@ def _decide_on(past: dict[bytes, PastStep], decision: Decision, now: int) -> Non
 
 def _new(step: Opened, now: int) -> PastStep:
     return PastStep(
-        step.id, now, step.node, step.path, step.hop, step.kind, step.run, step.status, step.version, step.ordinal,
-        step.fence, step.input, step.output, step.detail,
+        step.id, now, step.hop, step.run, step.version, step.ordinal, step.fence, step.node, step.path, step.kind,
+        step.status, step.input, step.output, step.detail,
     )  # fmt: skip
 
 

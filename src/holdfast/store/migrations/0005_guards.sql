@@ -150,7 +150,8 @@ on holdfast.steps for each row when (
 -- Moves of the plain path, from and to in one word.
 create trigger steps_status
 after update of status on holdfast.steps for each row when (
-    strpos('runningcompleted pendingrunning completedcompensation compensationrolled_back', old.status || new.status) = 0
+    strpos('runningcompleted pendingrunning completedcompensation runningcompensation compensationrolled_back',
+        old.status || new.status) = 0
 ) execute function holdfast.check_step_move();
 
 create trigger steps_kept
