@@ -29,6 +29,7 @@ SESSIONS = 2
 MOST = 1000  # concurrent starts that share a commit
 PART = 250  # of a start_many
 TRIES = 5
+_NOISE = 9  # random bytes in an id
 ENOUGH_FOR_TWO = 16  # starts that are worth two commits, one made while the other is written
 
 _REFUSALS_OF_DATA = ("22", "23", "54", "P0", "HF")
@@ -62,17 +63,25 @@ class Start(msgspec.Struct, gc=False):
 def new_id(org: str, key: str | None, business_key: str | None) -> bytes:
     """UUIDv7 with the bucket in its last byte: from the idempotency key (it must be unique within one bucket), else
     from the business key, else random."""
-    noise = os.urandom(10)
-    anchor = key or business_key
-    bucket = noise[9] if anchor is None else bucket_of(org, anchor)
-    return b"%b%c%b%c%b%c" % (
-        int(time.time() * 1000).to_bytes(6, "big"),
-        0x70 | noise[0] & 0x0F,
-        noise[1:2],
-        0x80 | noise[2] & 0x3F,
-        noise[3:9],
-        bucket,
-    )
+    anchor, noise = key or business_key, os.urandom(_NOISE + 1)
+    return _head(_moment(), noise) + (noise[_NOISE:] if anchor is None else bytes((bucket_of(org, anchor),)))
+
+
+def new_ids(org: str, keys: Sequence[str | None]) -> Iterator[bytes]:
+    """An id per key, ascending: they are listed in the order they were given, and indexes grow at their end."""
+    moment, noise, buckets = _moment(), os.urandom(_NOISE * len(keys)), os.urandom(len(keys))
+    heads = sorted([_head(moment, noise[at : at + _NOISE]) for at in range(0, len(noise), _NOISE)])
+    for number, (head, key) in enumerate(zip(heads, keys, strict=True)):
+        yield head + (bytes((bucket_of(org, key),)) if key else buckets[number : number + 1])
+
+
+def _moment() -> bytes:
+    return int(time.time() * 1000).to_bytes(6, "big")
+
+
+def _head(moment: bytes, noise: bytes) -> bytes:
+    """All of an id but its bucket."""
+    return b"%b%c%b%c%b" % (moment, 0x70 | noise[0] & 0x0F, noise[1:2], 0x80 | noise[2] & 0x3F, noise[3:_NOISE])
 
 
 Caller: TypeAlias = "tuple[Start, asyncio.Future[None]]"
@@ -166,7 +175,7 @@ class Starter:
                 start.found = None  # an earlier try was rolled back, or its answer was lost
             session = self._free.pop() if self._free else await Session.open_settled(self._dsn)
             try:
-                failures = await self._insert(session, starts, whole)
+                failures = await self._insert(session, starts, whole, is_first=not attempt)
             except DatabaseError as error:
                 await self._give_back(session)
                 if error.sqlstate[:2] in ("40", "55") and attempt + 1 < TRIES:
@@ -200,13 +209,16 @@ class Starter:
         else:
             self._free.append(session)
 
-    async def _insert(self, session: Session, starts: Sequence[Start], whole: bool) -> Failures:
+    async def _insert(self, session: Session, starts: Sequence[Start], whole: bool, *, is_first: bool) -> Failures:
         """Ids were made before the first try, so a repeated insert after a lost answer finds itself."""
         if all(s.key is None for s in starts):  # nobody to meet, so no order to keep
+            if is_first:
+                insert = SQL.start_fresh_instances.rows([_fresh_row(s) for s in starts])
+                await session.run([BEGIN, pin(session), insert, COMMIT])
+                return {}
             insert = SQL.start_instances.rows([_instance_row(s) for s in starts], None)
             results = await session.run([BEGIN, pin(session), insert, COMMIT])
-            if results[2].ntuples < len(starts):
-                _mark_known(starts, rows(results[2]))
+            _mark_known(starts, rows(results[2]))
             return {}
         ordered = sorted(starts, key=lambda s: (s.org, s.definition.name, s.key or "", s.id))
         insert = SQL.start_instances.rows([_instance_row(s) for s in ordered], None)
@@ -268,6 +280,14 @@ def _parts(starts: Iterable[Start]) -> Iterator[list[Start]]:
     left = iter(starts)
     while part := list(islice(left, PART)):
         yield part
+
+
+def _fresh_row(s: Start) -> tuple[object, ...]:
+    definition = s.definition
+    return (
+        s.id, s.id[15], s.org, definition.id, definition.name, definition.version, s.input, s.business_key,
+        s.attributes, s.created_by, s.trace,
+    )  # fmt: skip
 
 
 def _instance_row(s: Start) -> tuple[object, ...]:

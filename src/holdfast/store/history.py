@@ -33,12 +33,11 @@ async def read_past(session: Session, entries: Sequence[Entry], now: int) -> dic
     ids = [entry.before.id for entry in entries]
     [result] = await session.run([SQL.read_past.rows([(id, id[15]) for id in ids])])
     past: dict[bytes, dict[bytes, PastStep]] = {id: {} for id in ids}
-    for instance, id, at, hop, run, version, ordinal, fence, node, path, kind, status, input, output, detail in rows(
-        result
-    ):
+    for instance, id, *numbers, node, path, kind, status, input, output, detail in rows(result):
+        at, hop, run, version, ordinal, fence = _NUMBERS(b"".join(numbers))
         past[instance][id] = PastStep(
-            id, *_NUMBERS(at + hop + run + version + ordinal + fence), node.decode(), path.decode(), kind.decode(),
-            status.decode(), _json(input), _json(output), _json(detail),
+            id, at, hop, run, version, ordinal, fence, node.decode(), path.decode(), kind.decode(), status.decode(),
+            _json(input), _json(output), _json(detail),
         )  # fmt: skip
     for entry in entries:
         for decision in entry.decisions:

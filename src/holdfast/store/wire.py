@@ -39,9 +39,20 @@ class _Memo(dict[Any, bytes]):
         return data
 
 
+def _is_uniform(column: Sequence[Any]) -> bool:
+    """The same value in every row: the organisation of most batches, their flow, whatever nobody gave."""
+    return bool(column) and column[0] == column[-1] and column.count(column[0]) == len(column)
+
+
 def _memoised(oid: int, encode: Encoder) -> ArrayEncoder:
     piece = _Memo(encode).__getitem__
-    return lambda column: _HEAD(1, 1, oid, len(column), 1) + b"".join(map(piece, column))
+
+    def encode_column(column: Sequence[Any]) -> bytes:
+        size = len(column)
+        pieces = piece(column[0]) * size if _is_uniform(column) else b"".join(map(piece, column))
+        return _HEAD(1, 1, oid, size, 1) + pieces
+
+    return encode_column
 
 
 def _bytes_array(oid: int) -> ArrayEncoder:
@@ -53,7 +64,10 @@ def _bytes_array(oid: int) -> ArrayEncoder:
 
 
 def _uuid_array(column: Sequence[bytes | None], prefix: bytes = b"\0\0\0\x10") -> bytes:
-    head = _HEAD(1, 1, 2950, len(column), 1)
+    size = len(column)
+    head = _HEAD(1, 1, 2950, size, 1)
+    if _is_uniform(column):
+        return head + (NULL if column[0] is None else prefix + column[0]) * size
     if not column or None in column:
         return head + b"".join([NULL if v is None else prefix + v for v in column])
     return head + prefix + prefix.join(column)  # type: ignore[arg-type]
@@ -61,10 +75,10 @@ def _uuid_array(column: Sequence[bytes | None], prefix: bytes = b"\0\0\0\x10") -
 
 def _jsonb_array(column: Sequence[bytes | None]) -> bytes:
     size = len(column)
-    if column.count(None) == size:  # most optional columns of most batches
+    if _is_uniform(column) and column[0] is None:  # most optional columns of most batches
         return _HEAD(1, 1, 3802, size, 1) + NULL * size
     pieces = [NULL if v is None else _JSONB_HEAD(len(v) + 1, 1) + v for v in column]
-    return _HEAD(1, 1, 3802, len(column), 1) + b"".join(pieces)
+    return _HEAD(1, 1, 3802, size, 1) + b"".join(pieces)
 
 
 _SCALARS: Final[dict[str, tuple[int, Encoder]]] = {

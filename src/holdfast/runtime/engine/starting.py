@@ -20,7 +20,7 @@ from holdfast.runtime.edge import check_key, check_text, check_version, take_pay
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.items import Item
 from holdfast.runtime.publishing import Publishable, Published, publish
-from holdfast.runtime.starter import Start, new_id
+from holdfast.runtime.starter import Start, new_id, new_ids
 from holdfast.runtime.steps.standing import Standing
 from holdfast.runtime.steps.starting import attributes_of, check_start
 from holdfast.runtime.views import current, pending
@@ -166,9 +166,10 @@ class Starting(Reading):
                 check_start(definition.program, raw)
         with self.telemetry.start(flow):
             trace = self.telemetry.current_trace()
+            given = keys or [None] * len(values)
             starts = (
-                Start(new_id(self.org, key, None), self.org, definition, value, key, None, None, by, trace)
-                for value, key in zip(values, keys or [None] * len(values), strict=True)
+                Start(id, self.org, definition, value, key, None, None, by, trace)
+                for id, value, key in zip(new_ids(self.org, given), values, given, strict=True)
             )
             stored = await self._starter.start_many(starts, pending)
         self._announce()
