@@ -27,13 +27,14 @@ from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.caution import Caution
 from holdfast.runtime.clock import DatabaseClock
-from holdfast.runtime.following import plan_rollbacks
+from holdfast.runtime.following import plan_known_rollbacks, plan_rollbacks
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.items import Item
 from holdfast.runtime.mishaps import Mishaps
 from holdfast.runtime.plan import KEEP_SECONDS, Plan
 from holdfast.runtime.snapshots import Outcome, Snapshots
 from holdfast.runtime.timeouts import Timeouts
+from holdfast.runtime.trails import Trails
 from holdfast.store.commit import writes
 from holdfast.store.dial import pauses
 from holdfast.store.locks import SIGNALS_PER_INSTANCE, Locked, lock
@@ -88,6 +89,7 @@ class Committer:
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
         self.snapshots = Snapshots()
+        self.trails = Trails()
         self.hooks = Hooks()
         self.active = 0
         self.under_way: set[object] = set()  # commits whose answer has not been acted upon, calls included
@@ -298,6 +300,8 @@ class Committer:
     async def _write_unlocked(self, session: Session, plan: Plan) -> None:
         begin = [BEGIN, pin_impatiently(session)]
         if plan.rollbacks:
+            plan_known_rollbacks(plan, self.trails)
+        if plan.rollbacks:
             results = await session.run(begin)
             await plan_rollbacks(plan, session)
             await session.run([*writes(plan.batch()), COMMIT])
@@ -335,9 +339,10 @@ class Committer:
     def committed(self, plan: Plan) -> None:
         """Only now may handlers of the next steps start and callers be told."""
         self.counters.commits += 1
-        snapshots = self.snapshots
+        snapshots, trails = self.snapshots, self.trails
         for id, entry in plan.entries.items():
             snapshots.committed(plan, id, entry)
+            trails.committed(plan, id, entry)
             for decision in entry.decisions:
                 self.counters.steps += len(decision.closed)
         for item in plan.stale:

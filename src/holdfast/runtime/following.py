@@ -9,7 +9,7 @@ from holdfast.core.decide import decide
 from holdfast.core.decision import Child, Decision, EarlyEvents, Facts, History
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
-from holdfast.core.signals import SYSTEM, Actor, ChildFinished, EventArrived, Failure, HistoryRead, Signal
+from holdfast.core.signals import SYSTEM, Actor, ChildFinished, EventArrived, Failure, HistoryRead, PastStep, Signal
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, Refused
 from holdfast.store.commit import ChildStart, Entry
@@ -21,6 +21,7 @@ from holdfast.store.session import Session
 
 if TYPE_CHECKING:
     from holdfast.runtime.plan import Plan
+    from holdfast.runtime.trails import Trails
 
 DEEPEST: Final = 32  # sub-flows inside each other
 
@@ -47,17 +48,29 @@ async def follow(plan: Plan, session: Session, program: Program, entry: Entry, d
             await _go_on(plan, session, program, entry, _arrived(event, event.token), event.actor)
 
 
+def plan_known_rollbacks(plan: Plan, trails: Trails) -> None:
+    """Those of instances whose history this process remembers; the others are left."""
+    for id, entry in list(plan.rollbacks.items()):
+        past = trails.past_of(entry, plan.locked.now)
+        if past is not None:
+            del plan.rollbacks[id]
+            _plan_rollback(plan, entry, past)
+
+
 async def plan_rollbacks(plan: Plan, session: Session) -> None:
     entries = list(plan.rollbacks.values())
     plan.rollbacks = {}
     past = await read_past(session, entries, plan.locked.now)
-    facts = Facts(plan.locked.now, SYSTEM)
     for entry in entries:
-        instance = entry.decisions[-1].instance
-        program = plan.catalog.known(instance.definition)
-        assert program is not None
-        with suppress(Refused):  # a later item of the batch stopped the rollback
-            entry.decisions.append(decide(program, instance, HistoryRead(past[entry.before.id]), facts))
+        _plan_rollback(plan, entry, past[entry.before.id])
+
+
+def _plan_rollback(plan: Plan, entry: Entry, past: list[PastStep]) -> None:
+    instance = entry.decisions[-1].instance
+    program = plan.catalog.known(instance.definition)
+    assert program is not None
+    with suppress(Refused):  # a later item of the batch stopped the rollback
+        entry.decisions.append(decide(program, instance, HistoryRead(past), Facts(plan.locked.now)))
 
 
 async def _try_kept(plan: Plan, session: Session, program: Program, entry: Entry, need: EarlyEvents) -> None:

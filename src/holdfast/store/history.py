@@ -32,34 +32,38 @@ async def read_past(session: Session, entries: Sequence[Entry], now: int) -> dic
     """Every step of these instances so far. What the present commit decided is not in the table yet."""
     ids = [entry.before.id for entry in entries]
     [result] = await session.run([SQL.read_past.rows([(id, id[15]) for id in ids])])
-    past: dict[bytes, dict[bytes, PastStep]] = {id: {} for id in ids}
+    past: dict[bytes, list[PastStep]] = {id: [] for id in ids}
     for instance, id, *numbers, node, path, kind, status, input, output, detail in rows(result):
         at, hop, run, version, ordinal, fence = _NUMBERS(b"".join(numbers))
-        past[instance][id] = PastStep(
-            id, at, hop, run, version, ordinal, fence, node.decode(), path.decode(), kind.decode(), status.decode(),
-            _json(input), _json(output), _json(detail),
+        past[instance].append(
+            PastStep(
+                id, at, hop, run, version, ordinal, fence, node.decode(), path.decode(), kind.decode(), status.decode(),
+                _json(input), _json(output), _json(detail),
+            )
         )  # fmt: skip
-    for entry in entries:
-        for decision in entry.decisions:
-            _decide_on(past[entry.before.id], decision, now)
-    return {id: list(steps.values()) for id, steps in past.items()}
+    return {entry.before.id: with_decisions(past[entry.before.id], entry.decisions, now) for entry in entries}
 
 
-def _decide_on(past: dict[bytes, PastStep], decision: Decision, now: int) -> None:
-    for opened in decision.opened:
-        past[opened.id] = _new(opened, now)
-    for closed in decision.closed:
-        past[closed.id] = msgspec.structs.replace(past[closed.id], status=closed.status, output=closed.output)
-    for moved in decision.moved:
-        past[moved.id] = msgspec.structs.replace(past[moved.id], status=moved.status)
-    for id, _ in decision.superseded:
-        past[id] = msgspec.structs.replace(past[id], status=StepStatus.SUPERSEDED)
+def with_decisions(steps: Sequence[PastStep], decisions: Sequence[Decision], now: int) -> list[PastStep]:
+    """The past as it will be once these decisions are committed."""
+    past = {step.id: step for step in steps}
+    for decision in decisions:
+        for opened in decision.opened:
+            past[opened.id] = past_step(opened, now)
+        for closed in decision.closed:
+            past[closed.id] = msgspec.structs.replace(past[closed.id], status=closed.status, output=closed.output)
+        for moved in decision.moved:
+            past[moved.id] = msgspec.structs.replace(past[moved.id], status=moved.status)
+        for id, _ in decision.superseded:
+            past[id] = msgspec.structs.replace(past[id], status=StepStatus.SUPERSEDED)
+    return list(past.values())
 
 
-def _new(step: Opened, now: int) -> PastStep:
+def past_step(step: Opened, at: int, status: str | None = None, output: bytes | None = None) -> PastStep:
+    """A step as it was opened, or as it has ended since."""
     return PastStep(
-        step.id, now, step.hop, step.run, step.version, step.ordinal, step.fence, step.node, step.path, step.kind,
-        step.status, step.input, step.output, step.detail,
+        step.id, at, step.hop, step.run, step.version, step.ordinal, step.fence, step.node, step.path, step.kind,
+        status or step.status, step.input, step.output if output is None else output, step.detail,
     )  # fmt: skip
 
 

@@ -1,0 +1,240 @@
+"""A rollback that is planned from memory is planned from exactly what the tables hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import Branch, DoNotRetry, Engine, Flow
+from holdfast.core.signals import PastStep
+from holdfast.runtime import trails
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.plan import Plan
+from holdfast.store.history import read_past
+from holdfast.store.session import Session
+
+pytestmark = pytest.mark.anyio
+
+
+class Witness:
+    """Both histories of every rollback that begins: what is remembered of it, and what is stored."""
+
+    def __init__(self) -> None:
+        self.remembered: list[list[PastStep] | None] = []
+        self.stored: list[list[PastStep]] = []
+
+    @property
+    def were_read(self) -> list[bool]:
+        return [past is None for past in self.remembered]
+
+
+@pytest.fixture
+def witness(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witness]:
+    seen = Witness()
+    write = Committer._write_unlocked
+
+    async def observed(self: Committer, session: Session, plan: Plan) -> None:
+        now = plan.locked.now
+        for id, entry in plan.rollbacks.items():
+            seen.remembered.append(self.trails.past_of(entry, now))
+            reader = await Session.open(holdfast_dsn)
+            seen.stored.append((await read_past(reader, [entry], now))[id])
+            await reader.close()
+        await write(self, session, plan)
+
+    monkeypatch.setattr(Committer, "_write_unlocked", observed)
+    yield seen
+    for remembered, stored in zip(seen.remembered, seen.stored, strict=True):
+        assert remembered is None or in_order(remembered) == in_order(stored)
+
+
+def in_order(steps: list[PastStep]) -> list[tuple[Any, ...]]:
+    """JSON is compared as data: the tables keep no order of keys."""
+    rows = sorted(steps, key=lambda step: (step.version, step.ordinal))
+    return [
+        (s.id, s.at, s.hop, s.run, s.version, s.ordinal, s.fence, s.node, s.path, s.kind, s.status,
+         data(s.input), data(s.output), s.detail)
+        for s in rows
+    ]  # fmt: skip
+
+
+def data(raw: bytes | None) -> Any:
+    return None if raw is None else json.loads(raw)
+
+
+async def work(ctx: Any, given: Any) -> Any:
+    return {"z": 1, "by": ctx.step, "a": [1, 2.5, None]}
+
+
+async def refuse(ctx: Any, given: Any) -> Any:
+    raise DoNotRetry("no")
+
+
+def saga(name: str, *, third: str = "work", retries: int = 1) -> Flow:
+    return (
+        Flow(name)
+        .step("one", "work").on_failure("un_one", "undo")
+        .step("two", "work")
+        .step("three", third, retries=retries).on_failure("un_three", "undo")
+        .step("four", "refuse").on_failure("un_four", "undo")
+    )  # fmt: skip
+
+
+@pytest.fixture
+def undone(engine: Engine) -> list[tuple[str, Any]]:
+    calls: list[tuple[str, Any]] = []
+
+    async def undo(ctx: Any, given: Any) -> None:
+        calls.append((ctx.step, given))
+
+    for name, handler in (("work", work), ("refuse", refuse), ("undo", undo)):
+        engine.register(name, handler)
+    return calls
+
+
+async def failed(engine: Engine, flow: str, given: Any = None) -> None:
+    async with engine.worker():
+        ended = await engine.wait((await engine.start(flow, given or {"n": 1})).id)
+    assert ended.status == "failed"
+
+
+async def test_what_ran_here_is_remembered_as_it_is_stored(
+    engine: Engine, witness: Witness, undone: list[tuple[str, Any]]
+) -> None:
+    await engine.publish(saga("plain").build())
+    await failed(engine, "plain")
+    assert witness.were_read == [False]
+    assert [step for step, _ in undone] == ["un_four", "un_three", "un_one"]
+    outputs = [given["output"] and given["output"]["by"] for _, given in undone]
+    assert outputs == [None, "three", "one"]
+
+
+async def test_many_at_once(engine: Engine, witness: Witness, undone: list[tuple[str, Any]]) -> None:
+    await engine.publish(saga("plain").build())
+    async with engine.worker():
+        started = [await engine.start("plain", {"n": n}) for n in range(40)]
+        ended = [await engine.wait(instance.id) for instance in started]
+    assert {instance.status for instance in ended} == {"failed"}
+    assert witness.were_read == [False] * 40
+    assert len(undone) == 120
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        saga("again", third="at_second", retries=2),
+        Flow("forked")
+        .step("one", "work").on_failure("un_one", "undo")
+        .fork("fork", Branch().step("left", "work").on_failure("un_left", "undo"), Branch().step("right", "work"))
+        .join("join", "all")
+        .step("four", "refuse"),
+        Flow("rested").step("one", "work").on_failure("un_one", "undo").sleep("nap", 0.001).step("four", "refuse"),
+    ],
+    ids=lambda flow: flow.build().name,
+)  # fmt: skip
+async def test_whatever_is_not_plain_is_read(
+    engine: Engine, witness: Witness, undone: list[tuple[str, Any]], flow: Flow
+) -> None:
+    calls = 0
+
+    async def at_second(ctx: Any, given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("once more")
+
+    engine.register("at_second", at_second)
+    published = flow.build()
+    await engine.publish(published)
+    await failed(engine, published.name)
+    assert not [past for past in witness.remembered if past is not None]
+    assert {"un_one"} <= {step for step, _ in undone}
+
+
+async def test_a_version_that_somebody_else_wrote_ends_the_trail(
+    engine: Engine, witness: Witness, undone: list[tuple[str, Any]], holdfast_dsn: str
+) -> None:
+    """Or a later step of ours would join a trail that lacks what happened in between."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(ctx: Any, given: Any) -> None:
+        began.set()
+        await go_on.wait()
+
+    engine.register("slow", slow)
+    flow = (
+        Flow("disturbed")
+        .step("one", "work").on_failure("un_one", "undo")
+        .step("two", "slow")
+        .step("three", "work").on_failure("un_three", "undo")
+        .step("four", "refuse")
+    )  # fmt: skip
+    await engine.publish(flow.build())
+    async with Engine(holdfast_dsn) as operator, engine.worker():
+        started = await engine.start("disturbed", {})
+        await began.wait()
+        await operator.suspend(started.id)
+        await operator.resume(started.id)
+        go_on.set()
+        assert (await engine.wait(started.id)).status == "failed"
+    assert [past for past in witness.remembered if past is not None] == []
+    assert [step for step, _ in undone] == ["un_three", "un_one"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("LARGEST", 40), ("LONGEST", 3)], ids=["too much to remember", "too long"]
+)
+async def test_a_trail_has_limits(
+    engine: Engine,
+    witness: Witness,
+    undone: list[tuple[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: int,
+) -> None:
+    monkeypatch.setattr(trails, limit, value)
+    await engine.publish(saga("large").build())
+    await failed(engine, "large")
+    assert witness.were_read == [True]
+    assert [step for step, _ in undone] == ["un_four", "un_three", "un_one"]
+
+
+async def test_there_are_not_too_many(
+    engine: Engine, witness: Witness, undone: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trails, "MOST", 2)
+    held = asyncio.Event()
+
+    async def hold(ctx: Any, given: Any) -> None:
+        await held.wait()
+
+    engine.register("hold", hold)
+    flow = Flow("held").step("one", "hold").on_failure("un_one", "undo").step("four", "refuse")
+    await engine.publish(flow.build())
+    async with engine.worker():
+        started = [await engine.start("held", {}) for _ in range(4)]
+        held.set()
+        for instance in started:
+            assert (await engine.wait(instance.id)).status == "failed"
+    assert sorted(witness.were_read) == [False, False, True, True]
+    assert len(undone) == 4
+
+
+async def test_flows_without_compensations_leave_no_trail(engine: Engine, undone: list[tuple[str, Any]]) -> None:
+    await engine.publish(Flow("bare").step("one", "work").step("two", "work").build())
+    async with engine.worker():
+        await engine.wait((await engine.start("bare", {})).id)
+        assert engine.committer.trails._of == {}
+
+
+async def test_what_is_over_leaves_no_trail(engine: Engine, witness: Witness, undone: list[tuple[str, Any]]) -> None:
+    await engine.publish(saga("plain").build())
+    await engine.publish(Flow("good").step("one", "work").on_failure("un_one", "undo").build())
+    async with engine.worker():
+        assert (await engine.wait((await engine.start("plain", {})).id)).status == "failed"
+        assert (await engine.wait((await engine.start("good", {})).id)).status == "completed"
+        assert engine.committer.trails._of == {}
