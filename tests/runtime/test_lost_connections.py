@@ -11,7 +11,8 @@ from runtime_proxy import lossy_door
 
 from holdfast import Context, DoNotRetry, Engine, Flow
 from holdfast.errors import StoreError
-from holdfast.store import embedded
+from holdfast.store import embedded, queue
+from holdfast.store.session import Session
 from running import STEPS, Evidence, counting, journey, until
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +56,31 @@ async def test_a_lost_commit_neither_doubles_nor_loses_a_step(
     assert door.lost >= 3
     assert calls == {(id, step): 1 for id in ids for step in STEPS}
     each_step_once(evidence)
+
+
+async def test_an_answer_that_is_lost_while_strays_are_looked_for_is_looked_for_too(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its commit leased came too late for that look, and a worker that lives keeps its leases."""
+    looks, again = 0, asyncio.Event()
+    list_leased = queue.list_leased
+
+    async def observed(session: Session, worker: bytes) -> Any:
+        nonlocal looks
+        leased = await list_leased(session, worker)
+        looks += 1
+        if looks == 1:
+            engine.committer.on_reconnect()
+        else:
+            again.set()
+        return leased
+
+    counting(engine)
+    async with engine.worker():
+        monkeypatch.setattr(queue, "list_leased", observed)
+        engine.committer.on_reconnect()
+        async with asyncio.timeout(10):
+            await again.wait()
 
 
 async def test_a_lost_answer_does_not_apply_a_signal_twice(holdfast_dsn: str, evidence: Evidence) -> None:

@@ -80,8 +80,8 @@ async def test_a_start_whose_answer_was_lost_shows_how_far_it_has_come(
     lost: list[str] = []
     insert: Any = vars(Starter)["_insert"]
 
-    async def unanswered(starter: Starter, session: Session, starts: Sequence[Start], whole: bool) -> Any:
-        failures = await insert(starter, session, starts, whole)
+    async def unanswered(starter: Starter, session: Session, starts: Sequence[Start], *how: Any, **more: Any) -> Any:
+        failures = await insert(starter, session, starts, *how, **more)
         if not lost:
             lost.append(str(UUID(bytes=starts[0].id)))
             await shop.abort(lost[0])  # somebody has seen it before its caller has
@@ -121,9 +121,9 @@ async def test_who_is_to_blame_is_found_by_halves(
     sizes: list[int] = []
     insert: Any = vars(Starter)["_insert"]
 
-    async def counted(starter: Starter, session: Session, starts: Sequence[Start], whole: bool) -> Any:
+    async def counted(starter: Starter, session: Session, starts: Sequence[Start], *how: Any, **more: Any) -> Any:
         sizes.append(len(starts))
-        return await insert(starter, session, starts, whole)
+        return await insert(starter, session, starts, *how, **more)
 
     monkeypatch.setattr(Starter, "_insert", counted)
     answers = await asyncio.gather(
@@ -149,7 +149,9 @@ async def test_callers_that_start_again_and_again_keep_two_commits_going(
     under_way: list[int] = []
     seen: list[tuple[int, int]] = []  # starts in a commit, commits beside it
 
-    async def slow(starter: Starter, session: Session, starts: Sequence[Start], whole: bool) -> dict[bytes, Exception]:
+    async def slow(
+        starter: Starter, session: Session, starts: Sequence[Start], whole: bool, *, is_first: bool
+    ) -> dict[bytes, Exception]:
         seen.append((len(starts), len(under_way)))
         under_way.append(len(starts))
         for _ in range(20):

@@ -162,6 +162,7 @@ WORKERS = {
     "revoke_api_key": {"api_keys_pkey"},
     "rotate_api_key": {"api_keys_pkey"},
     "return_work": {"work_pkey"},
+    "start_fresh_instances": set[str](),
     "start_instances": set[str](),
     "stop_work": {"work_pkey"},
     "supersede_steps": {"steps_pkey"},

@@ -354,8 +354,8 @@ class Worker:
         """One look at everything; how long the next may wait."""
         self.lease.beat()
         if self._strays:
+            self._strays = False  # before the look: an answer that is lost meanwhile may have leased what it misses
             await self._free_strays()
-            self._strays = False
         if await queue.reclaim_work(self._session, 1000):
             self._notifier.hint()
         while await queue.fire_timers(self._session, 1000):

@@ -102,10 +102,11 @@ class Tally:
 
     def _add_events(self, decision: Decision) -> None:
         after, counts = decision.instance, self._counts
-        found = [(event.node or FLOW, _BY_EVENT[event.type]) for event in decision.events if event.type in _BY_EVENT]
+        found = [(m.node, m.status) for m in decision.moved if m.node and m.status == "rolled_back"]
+        if decision.plain != "undo":  # that has no event that is counted
+            found += [(e.node or FLOW, _BY_EVENT[e.type]) for e in decision.events if e.type in _BY_EVENT]
         if not decision.plain:
             found += [(o.node, o.status) for o in decision.opened if o.closed and o.behaviour not in _UNCOUNTED]
-        found += [(m.node, m.status) for m in decision.moved if m.node and m.status == "rolled_back"]
         for node, outcome in found:
             key = (after.org, after.flow, after.flow_version, node, outcome)
             counts[key] = counts.get(key, 0) + 1

@@ -1,5 +1,4 @@
--- As start_instances, for ids that nobody can have stored before and no keys: nothing has to be looked for, and what is
--- not inserted is an error.
+-- As start_instances, where no key is given and nobody can have stored the ids before: there is nothing to look for.
 with u as materialized (
     select u.*, (select holdfast.clock()) as now
     from unnest($1::uuid[], $2::smallint[], $3::text[], $4::uuid[], $5::text[], $6::int[], $7::jsonb[], $8::text[], $9::jsonb[],
