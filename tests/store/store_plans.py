@@ -48,9 +48,10 @@ def be_tenant(db: Db, org: str) -> None:
 
 
 def text_of(name: str) -> bytes:
-    """Of a statement, or of what it is in a month: `close_steps@202611`."""
-    base, _, month = name.partition("@")
-    return (SQL.all[base].in_month(month) if month else SQL.all[base]).sql
+    """Of a statement, of what it is in a month (`close_steps@202611`), or for one row (`advance_steps!`)."""
+    base, _, month = name.rstrip("!").partition("@")
+    statement = SQL.all[base].in_month(month) if month else SQL.all[base]
+    return (statement.lone if name.endswith("!") else statement).sql
 
 
 def prepare(db: Db, name: str) -> int:

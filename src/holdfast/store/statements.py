@@ -20,6 +20,11 @@ TEXTS: Final[dict[bytes, bytes]] = {}  # what a session can prepare, by name
 
 _PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)(\[\])?")
 _BY_MONTH: Final = re.compile(rb"holdfast\.(steps|events)\b")
+_ARRAYS: Final = re.compile(rb"unnest\(((?:\s*\$\d+::[a-z0-9]+\[\],?)+)\)")
+# What the commits of a lone flow consist of. For one row, values are cheaper than arrays of one, for both sides.
+LONELY: Final = frozenset(
+    {"begin_instances", "advance_steps", "finish_instances", "undo_steps", "end_rollbacks", "insert_statistics"}
+)
 
 
 class Query(NamedTuple):
@@ -36,6 +41,7 @@ class Statement:
         self.name = name.encode()
         self.sql = sql.encode()
         self._months: dict[str, Statement] = {}
+        self._lone: Statement | None = None
         self.purpose = sql.splitlines()[0].removeprefix("--").strip()
         kinds = {int(n): (kind, bool(many)) for n, kind, many in _PARAMETER.findall(sql)}
         ordered = [kinds[n] for n in sorted(kinds)]
@@ -43,7 +49,9 @@ class Statement:
             raise ValueError(f"{name}.sql: every parameter must be cast and numbered without gaps")
         self._columns = [array_encoder(kind) for kind, many in ordered if many]
         self._singles = [single_encoder(kind) for kind, many in ordered if many]
+        self._values = [scalar_encoder(kind) for kind, many in ordered if many]
         self._scalars = [scalar_encoder(kind) for kind, many in ordered if not many]
+        self.is_lonely = name in LONELY
         if [many for _, many in ordered] != [True] * len(self._columns) + [False] * len(self._scalars):
             raise ValueError(f"{name}.sql: arrays come before scalars")
 
@@ -51,22 +59,38 @@ class Statement:
         """The same on the partitions of one month, for rows that lie there."""
         found = self._months.get(month)
         if found is None:
-            found = self._months[month] = copy(self)
-            found.name = b"%b@%b" % (self.name, month.encode())
-            found.sql = _BY_MONTH.sub(rb"holdfast.\1_" + month.encode(), self.sql)
-            TEXTS[found.name] = found.sql
+            sql = _BY_MONTH.sub(rb"holdfast.\1_" + month.encode(), self.sql)
+            found = self._months[month] = self._variant(b"@%b" % month.encode(), sql)
         return found
+
+    @property
+    def lone(self) -> Statement:
+        """The same for one row: values instead of columns."""
+        if self._lone is None:
+            sql, count = _ARRAYS.subn(lambda found: b"(values (%b))" % found[1].replace(b"[]", b""), self.sql)
+            assert count == 1, self.name
+            self._lone = self._variant(b"!", sql)
+        return self._lone
+
+    def _variant(self, ending: bytes, sql: bytes) -> Statement:
+        other = copy(self)
+        other.name, other.sql, other._lone = self.name + ending, sql, None
+        TEXTS[other.name] = sql
+        return other
 
     def rows(self, batch: Sequence[tuple[Any, ...]], *scalars: Any) -> Query:
         """Bind a batch of rows, column by column."""
-        parameters: list[bytes | None]
-        if len(batch) == 1:
-            parameters = [encode(value) for encode, value in zip(self._singles, batch[0], strict=True)]
+        name, parameters = self.name, list[bytes | None]()
+        if len(batch) == 1 and self.is_lonely:
+            name = self.lone.name
+            parameters += [encode(value) for encode, value in zip(self._values, batch[0], strict=True)]
+        elif len(batch) == 1:
+            parameters += [encode(value) for encode, value in zip(self._singles, batch[0], strict=True)]
         else:
             columns = zip(*batch, strict=True)
-            parameters = [encode(column) for encode, column in zip(self._columns, columns, strict=True)]
+            parameters += [encode(column) for encode, column in zip(self._columns, columns, strict=True)]
         parameters += [encode(value) for encode, value in zip(self._scalars, scalars, strict=True)]
-        return Query(self.name, parameters)
+        return Query(name, parameters)
 
     def one(self, *scalars: Any) -> Query:
         return Query(self.name, [encode(value) for encode, value in zip(self._scalars, scalars, strict=True)])
@@ -96,8 +120,8 @@ class _Statements:
 
 
 def base_name(name: str) -> str:
-    """Of a statement, whichever month it names."""
-    return name.partition("@")[0]
+    """Of a statement, whichever month it names and however many rows it is for."""
+    return name.rstrip("!").partition("@")[0]
 
 
 def is_of_a_month(name: str) -> bool:
