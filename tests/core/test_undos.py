@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.core.snapshot import read_state
 from holdfast.core.state import Rollback, State, encode_state
 from holdfast.core.status import InstanceStatus
-from holdfast.core.undos import Undo, Undos
+from holdfast.core.undos import LARGEST, Undo, Undos, worth_keeping
 
 IDS = st.binary(min_size=16, max_size=16)
 NUMBERS = st.integers(0, 2**62)
@@ -48,3 +48,21 @@ def test_the_rest_is_what_follows_the_present_one() -> None:
     assert list(both.rest) == [second]
     assert len(both.rest.rest) == 0
     assert not both.rest.rest
+
+
+def test_inputs_go_with_their_compensations_and_not_into_the_snapshot() -> None:
+    first, second = (Undo(name, "0", 1, b"s" * 16, 7, b"o" * 16, 8) for name in ("first", "second"))
+    undos = Undos([first, second], (b"1", b"2"))
+    assert (undos.input, undos.rest.input, undos.rest.rest.input) == (b"1", b"2", None)
+    assert (undos.with_fence("0", 9).rest[0].fence, undos.with_fence("0", 9).rest.input) == (9, b"2")
+    stored = read_state(encode_state(rolling_back(undos)))
+    assert stored == rolling_back(undos)
+    assert stored.rollback is not None
+    assert stored.rollback.plan is not None
+    assert stored.rollback.plan.input is None
+
+
+def test_what_is_large_is_not_kept_unless_it_is_due_at_once() -> None:
+    large, small = b"x" * (LARGEST + 1), b"x" * LARGEST
+    assert worth_keeping([large, small, large]) == (large, small, None)
+    assert worth_keeping([]) == ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
+from uuid import RFC_4122, UUID
 
 import pytest
 
 from holdfast import Engine, Flow
+from holdfast.core.ids import bucket_of
 from holdfast.errors import Conflict, StoreError
 from holdfast.runtime.starter import Start, Starter
 from holdfast.store.reads import Instance
@@ -33,6 +34,19 @@ async def test_one_key_is_one_instance_within_a_batch_too(shop: Engine, evidence
     assert many[1].id == many[2].id
     assert evidence.ask("select count(*) from holdfast.instances") == 2
     assert evidence.ask("select count(*) from holdfast.signals") == 2
+
+
+async def test_ids_of_one_call_ascend_in_the_order_of_its_inputs(shop: Engine) -> None:
+    keys = [f"key-{n}" for n in range(300)]
+    for started in (
+        await shop.start_many("order", [{"n": n} for n in range(600)]),
+        await shop.start_many("order", [{"n": n} for n in range(300)], keys=keys),
+    ):
+        ids = [UUID(instance.id) for instance in started]
+        assert ids == sorted(ids)
+        assert {(id.version, id.variant) for id in ids} == {(7, RFC_4122)}
+        assert [instance.input["n"] for instance in started] == list(range(len(started)))
+    assert [UUID(i.id).bytes[15] for i in started] == [bucket_of("default", key) for key in keys]
 
 
 async def test_a_conflict_fails_alone(shop: Engine, evidence: Evidence) -> None:
