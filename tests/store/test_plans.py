@@ -193,7 +193,7 @@ SELDOM = {
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.
 OUTBOX = {
-    "claim_effects", "finish_effects", "list_claimed_effects", "list_effect_targets", "list_effects",
+    "claim_effects", "count_backlog", "finish_effects", "list_claimed_effects", "list_effect_targets", "list_effects",
     "list_effects_of_instance", "read_effect", "reclaim_effects", "replay_effects", "return_effects",
 }  # fmt: skip
 

@@ -34,6 +34,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     instances_cached: int = 0
     lease_seconds_left: float = 0.0
     steps_unserved: int = 0
+    signals_queued: int = 0
+    effects_pending: int = 0
+    dead_letters_open: int = 0
     timeouts: Mapping[tuple[str, str], int] = {}  # by flow, and what ran out of time: step or workflow
 
 
@@ -60,6 +63,9 @@ METRICS: Final[dict[str, Meaning]] = {
     "instances_cached": Meaning(False, "Instance snapshots kept in memory."),
     "lease_seconds_left": Meaning(False, "Seconds until this worker's lease ends unless it is renewed."),
     "steps_unserved": Meaning(False, "Steps anywhere that wait for a handler no live worker has, as of the last look."),
+    "signals_queued": Meaning(False, "Signals anywhere that wait to be decided upon, as of the last look."),
+    "effects_pending": Meaning(False, "Effects anywhere that are not delivered yet, as of the last look."),
+    "dead_letters_open": Meaning(False, "Dead letters anywhere that nobody has answered, as of the last look."),
     "timeouts": Meaning(True, "Steps and workflows that ran out of time, told by the process that went on with them."),
 }
 

@@ -14,6 +14,7 @@ from holdfast.core.decision import Dispatch
 from holdfast.core.signals import CallDue, WorkDone, WorkFailed
 from holdfast.core.state import Instance
 from holdfast.errors import HoldfastError, StoreError
+from holdfast.runtime.backlog import Backlog
 from holdfast.runtime.calls import Calls
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.context import Job
@@ -77,6 +78,7 @@ class Worker:
             jitter=options.missing_handler_jitter,
             log_throttle=options.missing_handler_log_throttle,
         )
+        self.backlog = Backlog(self._reopen)
         self._draining = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -114,6 +116,7 @@ class Worker:
         self._tasks = [
             asyncio.create_task(self._scan(), name="holdfast-scan"),
             asyncio.create_task(self.missing.serve(), name="holdfast-missing"),
+            asyncio.create_task(self.backlog.serve(), name="holdfast-backlog"),
         ]
         self._ears = [
             asyncio.create_task(listen(self._dsn, self.wake, self._stopping.hear), name="holdfast-listen"),

@@ -114,6 +114,13 @@ async def list_unserved(session: Session, most: int) -> list[tuple[str, int, flo
     return [(name.decode(), read_int(steps), read_int(age) / 1000) for name, steps, age in rows(results[1])]
 
 
+async def count_backlog(session: Session, most: int) -> tuple[int, int, int]:
+    """Signals in the queue, effects that are not delivered, dead letters that are open: each up to a limit."""
+    results = await session.once(PIN, SQL.count_backlog.one(most))
+    [[signals, effects, letters]] = rows(results[1])
+    return read_int(signals), read_int(effects), read_int(letters)
+
+
 async def note_missing(
     session: Session, queues: Sequence[str], most: int, cooldown: float, jitter: float, longest: float
 ) -> int:

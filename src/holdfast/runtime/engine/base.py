@@ -248,6 +248,9 @@ class Base:
             instances_cached=len(self.committer.snapshots.cache),
             lease_seconds_left=worker.lease.seconds_left if worker else 0.0,
             steps_unserved=worker.missing.waiting if worker else 0,
+            signals_queued=worker.backlog.signals if worker else 0,
+            effects_pending=worker.backlog.effects if worker else 0,
+            dead_letters_open=worker.backlog.letters if worker else 0,
             timeouts=dict(self.committer.timeouts.counts),
         )
 
