@@ -23,7 +23,7 @@ class Backlog:
 
     def __init__(self, session: Callable[[], Awaitable[Session]], pause: float = PAUSE) -> None:
         self.signals = 0  # in the queue
-        self.effects = 0  # not delivered yet
+        self.effects = 0  # that wait for their next delivery
         self.letters = 0  # that nobody has answered
         self._session = session
         self._pause = pause

@@ -64,7 +64,7 @@ METRICS: Final[dict[str, Meaning]] = {
     "lease_seconds_left": Meaning(False, "Seconds until this worker's lease ends unless it is renewed."),
     "steps_unserved": Meaning(False, "Steps anywhere that wait for a handler no live worker has, as of the last look."),
     "signals_queued": Meaning(False, "Signals anywhere that wait to be decided upon, as of the last look."),
-    "effects_pending": Meaning(False, "Effects anywhere that are not delivered yet, as of the last look."),
+    "effects_pending": Meaning(False, "Effects anywhere that wait for their next delivery, as of the last look."),
     "dead_letters_open": Meaning(False, "Dead letters anywhere that nobody has answered, as of the last look."),
     "timeouts": Meaning(True, "Steps and workflows that ran out of time, told by the process that went on with them."),
 }

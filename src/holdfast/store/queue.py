@@ -115,7 +115,7 @@ async def list_unserved(session: Session, most: int) -> list[tuple[str, int, flo
 
 
 async def count_backlog(session: Session, most: int) -> tuple[int, int, int]:
-    """Signals in the queue, effects that are not delivered, dead letters that are open: each up to a limit."""
+    """Signals in the queue, effects that wait for delivery, dead letters that are open: each up to a limit."""
     results = await session.once(PIN, SQL.count_backlog.one(most))
     [[signals, effects, letters]] = rows(results[1])
     return read_int(signals), read_int(effects), read_int(letters)

@@ -1,4 +1,4 @@
--- How many signals are queued, effects undelivered and dead letters open, each counted up to a limit.
+-- How many signals are queued, effects wait for delivery and dead letters are open, each counted up to a limit.
 select
     (select count(*) from (select from holdfast.signals s order by s.ripe_at limit $1::bigint) q),
     (select count(*) from (
