@@ -21,11 +21,17 @@ pytestmark = pytest.mark.anyio
 
 
 class Witness:
-    """Both histories of every rollback that begins: what is remembered of it, and what is stored."""
+    """Both histories of every rollback that begins: what is remembered of it, and what is stored.
+
+    A commit that looks for signals as well locks first and reads every history; it is not seen here.
+    """
 
     def __init__(self) -> None:
-        self.remembered: list[list[PastStep] | None] = []
-        self.stored: list[list[PastStep]] = []
+        self.seen: list[tuple[list[PastStep] | None, list[PastStep]]] = []
+
+    @property
+    def remembered(self) -> list[list[PastStep] | None]:
+        return [remembered for remembered, _ in self.seen]
 
     @property
     def were_read(self) -> list[bool]:
@@ -34,21 +40,22 @@ class Witness:
 
 @pytest.fixture
 def witness(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witness]:
-    seen = Witness()
+    witness = Witness()
     write = Committer._write_unlocked
 
     async def observed(self: Committer, session: Session, plan: Plan) -> None:
         now = plan.locked.now
         for id, entry in plan.rollbacks.items():
-            seen.remembered.append(self.trails.past_of(entry, now))
+            remembered = self.trails.past_of(entry, now)
             reader = await Session.open(holdfast_dsn)
-            seen.stored.append((await read_past(reader, [entry], now))[id])
+            stored = (await read_past(reader, [entry], now))[id]
             await reader.close()
+            witness.seen.append((remembered, stored))  # as a pair: the other lane may be here, too
         await write(self, session, plan)
 
     monkeypatch.setattr(Committer, "_write_unlocked", observed)
-    yield seen
-    for remembered, stored in zip(seen.remembered, seen.stored, strict=True):
+    yield witness
+    for remembered, stored in witness.seen:
         assert remembered is None or in_order(remembered) == in_order(stored)
 
 
@@ -102,14 +109,22 @@ async def failed(engine: Engine, flow: str, given: Any = None) -> None:
     assert ended.status == "failed"
 
 
+async def failed_in_sight(engine: Engine, witness: Witness, flow: str) -> None:
+    for _ in range(20):
+        await failed(engine, flow)
+        if witness.seen:
+            return
+    pytest.fail("Every commit looked for signals.")
+
+
 async def test_what_ran_here_is_remembered_as_it_is_stored(
     engine: Engine, witness: Witness, undone: list[tuple[str, Any]]
 ) -> None:
     await engine.publish(saga("plain").build())
-    await failed(engine, "plain")
+    await failed_in_sight(engine, witness, "plain")
     assert witness.were_read == [False]
-    assert [step for step, _ in undone] == ["un_four", "un_three", "un_one"]
-    outputs = [given["output"] and given["output"]["by"] for _, given in undone]
+    assert [step for step, _ in undone[-3:]] == ["un_four", "un_three", "un_one"]
+    outputs = [given["output"] and given["output"]["by"] for _, given in undone[-3:]]
     assert outputs == [None, "three", "one"]
 
 
@@ -119,7 +134,7 @@ async def test_many_at_once(engine: Engine, witness: Witness, undone: list[tuple
         started = [await engine.start("plain", {"n": n}) for n in range(40)]
         ended = [await engine.wait(instance.id) for instance in started]
     assert {instance.status for instance in ended} == {"failed"}
-    assert witness.were_read == [False] * 40
+    assert set(witness.were_read) == {False}
     assert len(undone) == 120
 
 
@@ -199,7 +214,7 @@ async def test_a_trail_has_limits(
     monkeypatch.setattr(trails, limit, value)
     await engine.publish(saga("large").build())
     await failed(engine, "large")
-    assert witness.were_read == [True]
+    assert False not in witness.were_read
     assert [step for step, _ in undone] == ["un_four", "un_three", "un_one"]
 
 
@@ -217,10 +232,11 @@ async def test_there_are_not_too_many(
     await engine.publish(flow.build())
     async with engine.worker():
         started = [await engine.start("held", {}) for _ in range(4)]
+        assert len(engine.committer.trails._of) <= 2
         held.set()
         for instance in started:
             assert (await engine.wait(instance.id)).status == "failed"
-    assert sorted(witness.were_read) == [False, False, True, True]
+    assert witness.were_read.count(False) <= 2
     assert len(undone) == 4
 
 
