@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.children import ROOT
 
 DIRECTORY = ROOT / "build" / "bench-env"
-PACKAGES = ("dbos==3.3.0", "absurd-sdk==0.5.1", "absurdctl==0.5.1")
+PACKAGES = ("dbos==3.3.0", "absurd-sdk==0.5.1", "absurdctl==0.5.1", "uvloop==0.23.0")
 
 
 def peers_python() -> Path:

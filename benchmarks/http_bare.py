@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 from pydantic import BaseModel
 
 from benchmarks.http_serving import serve
+from holdfast import run
 from holdfast.runtime.collector import calm_collector
 
 TABLE = """
@@ -67,4 +68,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

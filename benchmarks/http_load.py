@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from holdfast import run
+
 WARM_UP = 100
 ORDER = {"order_id": "ord-123", "customer_email": "bob@example.com", "amount": 120}
 DECISION = {"event": "approved", "input": {"notes": "Looks good"}}
@@ -176,4 +178,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

@@ -5,13 +5,12 @@ Nobody is counted: the limit of requests per second would be all that is measure
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import Any
 
 from benchmarks.http_serving import serve
-from holdfast import Engine
+from holdfast import Engine, run
 from holdfast.compiler.steps import load_steps
 from holdfast.runtime.collector import calm_collector
 from holdfast.server.app import create_app
@@ -98,4 +97,4 @@ async def issue_keys(engine: Engine) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

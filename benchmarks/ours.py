@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast import Engine, Flow
+from holdfast import Engine, Flow, run
 from holdfast.runtime.collector import calm_collector
 
 NAP = 0.1
@@ -212,4 +212,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

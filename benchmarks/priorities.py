@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast import Engine, Flow
+from holdfast import Engine, Flow, run
 from holdfast.runtime.collector import calm_collector
 from holdfast.runtime.committer import Options
 from holdfast.store.queue import claim_work
@@ -131,4 +131,4 @@ MODES = {"claims": claims, "starving": starving}
 if __name__ == "__main__":
     wanted = json.loads(sys.argv[1])
     calm_collector()
-    print(json.dumps(asyncio.run(MODES[wanted["mode"]](wanted))), flush=True)
+    print(json.dumps(run(MODES[wanted["mode"]](wanted))), flush=True)

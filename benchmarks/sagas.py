@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from benchmarks.ours import WARM_UP, closed_loop, current_rss, linear, noop, peak_rss
-from holdfast import Branch, DoNotRetry, Engine, Flow
+from holdfast import Branch, DoNotRetry, Engine, Flow, run
 from holdfast.runtime.collector import calm_collector
 
 STEPS = 5
@@ -123,4 +123,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

@@ -23,7 +23,8 @@ def throughput(bench: Bench) -> list[Row]:
             "ours, 1,024": ours_rate(bench, bench.size(20_000, 3_000), 1024),
             **contenders.rates(bench, absurd, flows * 4, FIVE),
             "ours, 64": ours_rate(bench, bench.size(10_000, 1_000), 64),
-        }
+        },
+        times=2,
     )
     many, few = medians["ours, 1,024"], medians["ours, 64"]
     return [
@@ -92,7 +93,8 @@ def alone(bench: Bench) -> list[Row]:
             **contenders.latencies(bench, dbos, flows, FIVE),
             "ours": lambda: median_ms(bench.ours("alone", flows=flows)),
             **contenders.latencies(bench, absurd, flows, FIVE),
-        }
+        },
+        times=2,
     )
     return [
         share("p50 of one flow alone against DBOS", medians["ours"], dbos, medians, Bar("≤", 0.3)),

@@ -13,11 +13,13 @@ from importlib.metadata import version
 
 import absurdctl
 import psycopg
+import uvloop
 from absurd_sdk import Absurd, AsyncAbsurd
 
 QUEUE = "bench"
 UNFINISHED = "select exists (select from absurd.t_bench where state not in ('completed', 'failed', 'cancelled'))"
 COMPLETED = "select count(*) from absurd.t_bench where state = 'completed'"
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # the loop that we run on
 
 
 def open_queue(url: str) -> Absurd:

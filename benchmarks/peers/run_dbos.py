@@ -15,12 +15,14 @@ from importlib.metadata import version
 
 import psycopg
 import sqlalchemy
+import uvloop
 from dbos import DBOS, DBOSClient
 
 QUEUE = "bench"
 WARM_UP = 20
 UNFINISHED = "select exists (select from dbos.workflow_status where status in ('ENQUEUED', 'PENDING'))"
 COUNT = "select count(*) from dbos.workflow_status where status = %s"
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # the loop that we run on
 
 
 @DBOS.step()

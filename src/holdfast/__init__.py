@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.hooks.notices import FlowContext
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
+    from holdfast.runtime.loop import run
     from holdfast.runtime.retention import Retention
     from holdfast.runtime.sync import SyncEngine
 
@@ -49,6 +50,7 @@ __all__ = [
     "load_steps",
     "mermaid_of",
     "picture_of",
+    "run",
 ]
 
 _HOMES = {
@@ -73,6 +75,7 @@ _HOMES = {
     "load_steps": "holdfast.compiler.steps",
     "mermaid_of": "holdfast.compiler.printed",
     "picture_of": "holdfast.compiler.printed",
+    "run": "holdfast.runtime.loop",
 }
 
 

@@ -14,6 +14,7 @@ from holdfast.cli.output import show as show_facts
 from holdfast.definitions.flow import Flow
 from holdfast.runtime.context import Context
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.loop import run
 from holdfast.testing.database import copied_database
 
 FLOW = "bench"
@@ -26,7 +27,7 @@ def bench(
 ) -> None:
     """Run many small instances and say how fast it went. The database is made for it and dropped afterwards."""
     with copied_database(address()) as database, busy(f"{instances} instances of {steps} steps"):
-        facts = asyncio.run(_measure(database.dsn, instances, steps))
+        facts = run(_measure(database.dsn, instances, steps))
     show_facts(facts, json=json)
 
 

@@ -18,6 +18,7 @@ import time
 from typing import Any, Final
 
 from holdfast.cli import target as application
+from holdfast.runtime import loop
 from holdfast.runtime.collector import calm_collector
 
 READY: Final = b"+"
@@ -31,20 +32,20 @@ log = logging.getLogger("holdfast.worker")
 def run(target: str, options: dict[str, Any], lifeline: int | None = None, *, json: bool = False) -> None:
     """Work until told to leave. `lifeline` is a socket to the supervisor: it closes when that one is gone."""
     if lifeline is None:
-        asyncio.run(_serve(target, options, None, json=json))
+        loop.run(_serve(target, options, None, json=json))
     else:
         with socket.socket(fileno=lifeline) as supervisor:
-            asyncio.run(_serve(target, options, supervisor, json=json))
+            loop.run(_serve(target, options, supervisor, json=json))
     leave_stuck_threads()
 
 
 async def _serve(target: str, options: dict[str, Any], lifeline: socket.socket | None, *, json: bool) -> None:
     leave = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    here = asyncio.get_running_loop()
     for number in _SIGNALS:
-        loop.add_signal_handler(number, _on_signal, number, leave)
+        here.add_signal_handler(number, _on_signal, number, leave)
     if lifeline is not None:
-        loop.add_reader(lifeline, _on_orphaned, lifeline, leave)
+        here.add_reader(lifeline, _on_orphaned, lifeline, leave)
     async with application.opened(target) as engine, engine.worker(**options) as worker:
         calm_collector()
         log.info("Worker %d is ready and serves %s", os.getpid(), ", ".join(worker.queues))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as text_json
 import logging
 import os
@@ -13,6 +12,7 @@ import typer
 
 from holdfast.cli import logs, serving
 from holdfast.cli.output import say
+from holdfast.runtime.loop import run
 from holdfast.settings import Settings
 
 log = logging.getLogger("holdfast.server")
@@ -64,7 +64,7 @@ def server(
     serving.require_api()
     told = {"cors_origins": tuple(cors or ()) or None, "metrics": metrics, "rate": rate}
     chosen = {"host": host, "port": port, **{name: value for name, value in told.items() if value is not None}}
-    asyncio.run(_serve(app, chosen, development, resolver, json=json))
+    run(_serve(app, chosen, development, resolver, json=json))
 
 
 async def _serve(

@@ -20,6 +20,7 @@ from holdfast.cli.server import App, Host, Json, LogJson, Port
 from holdfast.cli.watch import Definitions
 from holdfast.errors import NotFound
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.loop import run
 from holdfast.runtime.publishing import Published
 from holdfast.settings import Settings
 from holdfast.version import __version__
@@ -49,7 +50,7 @@ def up(
     serving.require_api()
     if dsn:
         os.environ["HOLDFAST_DSN"] = dsn  # for the engine an application makes itself, too
-    asyncio.run(_run(app, _directory(directory), host, port, watch=watch, json=json))
+    run(_run(app, _directory(directory), host, port, watch=watch, json=json))
     process.leave_stuck_threads()
 
 

@@ -26,6 +26,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from holdfast.errors import HoldfastError
 from holdfast.runtime.committer import Options
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.loop import run
 from holdfast.store.connections import RUN_THERE
 
 P = ParamSpec("P")
@@ -253,9 +254,7 @@ class _LoopThread:
 
     def start(self) -> None:
         ready: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._stay(ready)), name="holdfast-loop", daemon=True
-        )
+        self._thread = threading.Thread(target=lambda: run(self._stay(ready)), name="holdfast-loop", daemon=True)
         self._thread.start()
         ready.result()
 
