@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ from test_replay_of_runs import check_all
 
 from holdfast import Engine
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Refused
+from holdfast.runtime import plan
 from holdfast.testing import advance
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +54,23 @@ async def test_a_rejection_ends_a_flow_that_does_not_say_more(office: Engine) ->
     instance = await office.get(task.instance_id)
     assert (instance.status, instance.reason) == ("aborted", "REJECTED")
     assert [s.status for s in await office.steps(task.instance_id)] == ["completed", "rejected"]
+
+
+async def test_decisions_of_one_commit_look_for_their_tasks_at_once(
+    office: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    lock_tasks = plan.lock_tasks
+
+    async def counted(session: Any, ids: Any) -> Any:
+        looks.append(len(ids))
+        return await lock_tasks(session, ids)
+
+    monkeypatch.setattr(plan, "lock_tasks", counted)
+    tasks = [await ask(office) for _ in range(20)]
+    await asyncio.gather(*(office.decide(task.id, by="ann", decision="confirmed") for task in tasks))
+    assert sum(looks) == 20
+    assert len(looks) < 20
 
 
 async def test_through_many_hands(office: Engine) -> None:

@@ -30,7 +30,7 @@ from holdfast.store.tasks import (
     list_inbox,
     list_task_events,
     list_tasks_of_instance,
-    lock_task,
+    lock_tasks,
     read_task,
 )
 from holdfast.testing import copied_database
@@ -215,10 +215,10 @@ async def test_a_decision_waits_for_a_claim_and_sees_it(session: Session, holdfa
     async with opened(holdfast_dsn) as person:
         await person.run([BEGIN, SQL.use_worker.one(), claiming(task)])
         await session.run([BEGIN, PIN])
-        looking = asyncio.create_task(lock_task(session, task.id))
+        looking = asyncio.create_task(lock_tasks(session, [task.id]))
         await blocked(db)
         await person.run([COMMIT])
-        assert await looking == TaskFacts("ben", ("editor", "boss"))
+        assert await looking == {task.id: TaskFacts("ben", ("editor", "boss"))}
         await session.run([ROLLBACK])
 
 
@@ -229,7 +229,7 @@ async def test_a_claim_waits_for_a_decision_and_comes_too_late(session: Session,
     now = await read_now(session)
     async with opened(holdfast_dsn) as person:
         await session.run([BEGIN, PIN])
-        assert await lock_task(session, task.id) == TaskFacts(None, ("editor", "boss"))
+        assert await lock_tasks(session, [task.id]) == {task.id: TaskFacts(None, ("editor", "boss"))}
         change = Change(TaskStatus.CLAIMED, "ben", "claimed")
         claim = asyncio.create_task(change_task(person, "acme", task.id, 1, change, "ben"))
         await blocked(db)
@@ -241,7 +241,8 @@ async def test_a_claim_waits_for_a_decision_and_comes_too_late(session: Session,
 
 
 async def test_a_task_of_nobody_is_no_fact(session: Session) -> None:
-    assert await lock_task(session, new_id()) is None
+    nobodys = new_id()
+    assert await lock_tasks(session, [nobodys]) == {nobodys: None}
 
 
 # --- what nobody may do -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +49,7 @@ from holdfast.store.needs import (
 )
 from holdfast.store.plain import POINT
 from holdfast.store.session import Session
-from holdfast.store.tasks import decision_content, lock_task
+from holdfast.store.tasks import decision_content, lock_tasks
 
 log = logging.getLogger("holdfast.commit")
 
@@ -86,7 +86,7 @@ class Plan:
         self.children: list[ChildStart] = []
         self.unmade: list[tuple[bytes, int, bytes]] = []  # (instance, created_at, step) of calls that do not count
         self.stale: list[Item] = []  # results that came too late
-        self.task: TaskFacts | None = None  # who holds the task that is being decided; its row is locked till the end
+        self.tasks: dict[bytes, TaskFacts | None] = {}  # who holds those that are decided; locked till the end
         self.unloadable: dict[bytes, HoldfastError] = {}  # definitions that nothing can be decided on
 
     async def make(self, session: Session, items: list[Item]) -> None:
@@ -96,13 +96,12 @@ class Plan:
         for queued in self.locked.signals:
             if queued.instance not in self.halted:
                 await self._take_queued(session, queued)
+        await self._hold_tasks(session, items)
         for item in items:
             content = None if item.receipt is None else _content(item)
             receipt = None if content is None else known[content]
             if receipt is not None and not self._is_new(item, receipt):
                 continue
-            if type(item.signal) is Decided:
-                self.task = await lock_task(session, item.signal.task)
             if isinstance(item.signal, Requeue | RequeueMany) and not await self._are_open(session, item, item.signal):
                 continue
             if self._take(item, receipt):
@@ -123,6 +122,14 @@ class Plan:
             trial._take(item)
         keys = {(entry.before.org, n.event, n.key) for entry in trial.entries.values() for n in _keyed_needs(entry)}
         await lock_event_keys(session, sorted(keys))
+
+    async def _hold_tasks(self, session: Session, items: Sequence[Item]) -> None:
+        decided = {item.signal.task for item in items if type(item.signal) is Decided} - self.tasks.keys()
+        if decided:
+            self.tasks |= await lock_tasks(session, sorted(decided))
+
+    def _task_of(self, signal: Signal) -> TaskFacts | None:
+        return self.tasks.get(signal.task) if type(signal) is Decided else None
 
     def take_for_trial(self, queued: QueuedSignal) -> None:
         self.consumed.append((queued.instance, queued.id))
@@ -179,8 +186,7 @@ class Plan:
         except PayloadError as failure:
             self._bury(queued, failure)
             return
-        if type(item.signal) is Decided:
-            self.task = await lock_task(session, item.signal.task)
+        await self._hold_tasks(session, [item])
         needs_more = self._take(item)
         entry = self.entries.get(item.instance)
         if entry is not None:
@@ -275,7 +281,7 @@ class Plan:
 
     def _facts_for(self, item: Item) -> Facts:
         target = self.catalog.known(item.signal.definition) if type(item.signal) is Migrate else None
-        return Facts(self.locked.now, item.actor, task=self.task, target=target)
+        return Facts(self.locked.now, item.actor, task=self._task_of(item.signal), target=target)
 
     async def _complete(self, session: Session, item: Item) -> None:
         """The seldom rest: work nobody has claimed, sub-flows, events that came early."""
@@ -296,7 +302,8 @@ class Plan:
             return
         decided = entry.decisions.pop()
         before = entry.decisions[-1].instance if entry.decisions else entry.before
-        again = decide(program, before, item.signal, Facts(self.locked.now, item.actor, idle=idle, task=self.task))
+        facts = Facts(self.locked.now, item.actor, idle=idle, task=self._task_of(item.signal))
+        again = decide(program, before, item.signal, facts)
         entry.decisions.append(again)
         self.answers = [(answer, again if d is decided else d) for answer, d in self.answers]
 

@@ -87,12 +87,11 @@ def add_tasks(tables: dict[str, list[tuple[Any, ...]]], decision: Decision, befo
             )
 
 
-async def lock_task(session: Session, id: bytes) -> TaskFacts | None:
+async def lock_tasks(session: Session, ids: Sequence[bytes]) -> dict[bytes, TaskFacts | None]:
     """None: there is no such task, which the decision itself finds out."""
-    [result] = await session.run([SQL.lock_tasks.rows([(id, id[15])])])
-    for _, assignee, roles in rows(result):
-        return TaskFacts(_text(assignee), tuple(_json(roles)))
-    return None
+    [result] = await session.run([SQL.lock_tasks.rows([(id, id[15]) for id in ids])])
+    found = {id: TaskFacts(_text(assignee), tuple(_json(roles))) for id, assignee, roles in rows(result)}
+    return {id: found.get(id) for id in ids}
 
 
 def decision_content(instance: bytes, key: str, signal: Decided) -> SignalContent:
