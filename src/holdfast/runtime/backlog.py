@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from holdfast.errors import StoreError
+from holdfast.runtime.pause import pause
 from holdfast.store.queue import count_backlog
 from holdfast.store.session import DatabaseError, Disconnected, Session
 
@@ -31,7 +30,7 @@ class Backlog:
     async def serve(self) -> None:
         """Until cancelled. The first look waits, too: one that only drains a queue need not pay for it."""
         while True:
-            await asyncio.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - nothing to guess here
+            await pause(self._pause)
             try:
                 await self.look()
             except (Disconnected, DatabaseError, StoreError) as failure:

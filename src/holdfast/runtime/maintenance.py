@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 from typing import Final
 
 from holdfast.errors import StoreError
+from holdfast.runtime.pause import pause
 from holdfast.runtime.retention import Retention
 from holdfast.store.maintenance import Upkeep, run_all, run_due
 
@@ -36,7 +36,7 @@ class Maintenance:
                     self._tell(await asyncio.to_thread(run_due, self._dsn, self._keep, self._stop))
                 except StoreError as failure:
                     log.warning("The upkeep has to wait: %s", failure.message)
-                await asyncio.sleep(self._pause * random.uniform(0.8, 1.2))  # noqa: S311 - nothing to guess here
+                await pause(self._pause)
         finally:
             self._stop.set()
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from holdfast.errors import StoreError
+from holdfast.runtime.pause import pause
 from holdfast.runtime.wakeups import Notifier
 from holdfast.store.queue import list_unserved, note_missing
 from holdfast.store.session import DatabaseError, Disconnected, Session
@@ -45,7 +45,7 @@ class MissingHandlers:
     async def serve(self) -> None:
         """Not at all with a cooldown of 0."""
         while self._cooldown > 0:
-            await asyncio.sleep(self._cooldown * (1 + self._jitter * random.uniform(-1, 1)))  # noqa: S311
+            await pause(self._cooldown, self._jitter)
             try:
                 await self.look()
             except (Disconnected, DatabaseError, StoreError) as failure:
