@@ -31,7 +31,6 @@ from holdfast.core.state import (
     EMPTY,
     Instance,
     Token,
-    decode_state,
     encode_state,
     rollback_view,
     scope_view,
@@ -96,8 +95,7 @@ class Run:
         before, after = self.instance.status, decision.instance.status
         assert before == after or after in INSTANCE_TRANSITIONS[before], f"{before} may not become {after}"
         self.table.apply(decision, self.now)
-        stored = decode_state(encode_state(decision.instance.state))
-        self.instance = msgspec.structs.replace(decision.instance, state=stored)
+        self.instance = self.table.stored(decision.instance)
         self.last = decision
         for released in decision.released:
             self.dispatched.pop(released.path, None)

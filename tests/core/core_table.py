@@ -7,7 +7,10 @@ import msgspec
 from holdfast.core.decision import Decision, Opened
 from holdfast.core.rows import StepRow
 from holdfast.core.signals import PastStep
+from holdfast.core.snapshot import completed, is_complete
+from holdfast.core.state import Instance, decode_state, encode_state
 from holdfast.core.status import OPEN_STEP, STEP_TRANSITIONS, StepStatus
+from holdfast.core.undos import Undo, Undos, undo_of
 
 
 class StepTable:
@@ -93,6 +96,19 @@ class StepTable:
     @property
     def open_rows(self) -> list[StepRow]:
         return [row for row in self.rows.values() if row.status in OPEN_STEP]
+
+    def stored(self, instance: Instance) -> Instance:
+        """The instance as somebody reads it who has not written it: compensations come from their rows."""
+        read = msgspec.structs.replace(instance, state=decode_state(encode_state(instance.state)))
+        return read if is_complete(read.state) else completed(read, self.undos())
+
+    def undos(self) -> Undos:
+        rows = sorted(self.rows.values(), key=lambda row: (row.opened_version, row.opened_ordinal))
+        return Undos(self.undo(row) for row in rows if row.kind == "compensate" and row.closed_version is None)
+
+    def undo(self, row: StepRow) -> Undo:
+        fence = max(other.fence for other in self.rows.values() if other.path == row.path)
+        return undo_of(row.node, row.path, row.hop, row.id, row.created_at, fence, row.run, row.detail or b"{}")
 
     def history(self) -> list[PastStep]:
         """What the shell reads for a rollback."""

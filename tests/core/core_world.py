@@ -43,9 +43,8 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import decode_state, encode_state
+from holdfast.core.state import encode_state
 from holdfast.core.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMINAL, InstanceStatus, Phase
-from holdfast.core.undos import Undo
 from holdfast.errors import Conflict, Forbidden, Refused
 
 ACTORS = (SYSTEM, Actor("ada", ("act",)))
@@ -132,13 +131,7 @@ class World:
             self.finish_child()
 
     def _compensate_again(self, letter: Letter) -> None:
-        row = self.table.rows[letter.step]
-        [detail] = [msgspec.json.decode(row.detail or b"{}")]
-        undo = Undo(
-            row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail["undoes"]), detail["undoes_at"],
-            max(other.fence for other in self.table.rows.values() if other.path == row.path), row.run,
-            detail["evidence"],
-        )  # fmt: skip
+        undo = self.table.undo(self.table.rows[letter.step])
         before = self.instance.status
         assert self.deliver(Requeue(letter.id, letter.step, letter.input, undo=undo))
         assert not self.deliver(Requeue(letter.id, letter.step, letter.input, undo=undo)), "it is under way"
@@ -148,15 +141,15 @@ class World:
     def _check_taken_back(self) -> None:
         """Of what was done since the save point nothing stands; compensations ran once each, newest first."""
         rows = sorted(self.table.rows.values(), key=lambda row: (row.opened_version, row.opened_ordinal))
-        if not any(row.node == "@rollback" for row in rows) or self.instance.status is InstanceStatus.ABORTED:
+        turn = _turn_back(rows)
+        if turn is None or self.instance.status is InstanceStatus.ABORTED:
             return
-        begun = next(row.opened_version for row in rows if row.node == "@rollback")
+        begun, first, is_to_root = turn
         assert all(row.opened_version <= begun or row.kind != "forward" for row in rows), "forward after the rollback"
         if self.forced:
             return
-        control = msgspec.json.decode(next(row.detail for row in rows if row.node == "@rollback") or b"{}")
         points = [row for row in rows if row.kind == "forward" and self._node(row).kind == "save_point"]
-        since = max(map(_moment, points), default=(0, 0)) if not control["root"] else (0, 0)
+        since = max(map(_moment, points), default=(0, 0)) if not is_to_root else (0, 0)
         past = [row for row in rows if row.kind == "forward" and _moment(row) > since]
         for row in past:
             assert row.status not in ("completed", "confirmed", "running", "pending"), f"{row.node} was left behind"
@@ -165,9 +158,7 @@ class World:
             row for row in past
             if self._node(row).undo is not None and (row.status in ("rolled_back", "failed") or row.id.hex() in late)
         ]  # fmt: skip
-        promised = [
-            row.id for row in sorted(done, key=lambda row: (row.id.hex() != control["first"], _from_the_end(row)))
-        ]
+        promised = [row.id for row in sorted(done, key=lambda row: (row.id != first, _from_the_end(row)))]
         assert [self.undoes[step] for step in self.undone] == promised, "taken back in the promised order, each once"
 
     def _node(self, row: StepRow) -> Node:
@@ -332,7 +323,7 @@ class World:
             if old is not None and old.hop == token.hop and old.phase != token.phase:
                 assert token.phase in PHASE_TRANSITIONS[old.phase], f"{old.phase} → {token.phase}"
         self.table.apply(decision, self.now)
-        self.instance = msgspec.structs.replace(after, state=decode_state(encode_state(after.state)))
+        self.instance = self.table.stored(after)
         self._apply_work(decision)
         self._apply_undoing(decision)
         self._apply_rest(decision)
@@ -455,6 +446,22 @@ class World:
 
 def _moment(row: StepRow) -> tuple[int, int]:
     return row.opened_version, row.opened_ordinal
+
+
+def _turn_back(rows: Sequence[StepRow]) -> tuple[int, bytes, bool] | None:
+    """Since which version the instance goes backwards, which step made it, and whether past every save point."""
+    postponed: dict[str, bytes] = {}
+    for row in rows:
+        detail, closing = (msgspec.json.decode(told or b"{}") for told in (row.detail, row.closing))
+        if closing.get("fate") == "rollback":
+            return row.closed_version or 0, row.id, False
+        if closing.get("fate") == "postponed":
+            postponed[row.path] = row.id
+        if row.node == "@fate" and detail["fate"] == "rollback":
+            return row.opened_version, postponed[detail["path"]], False
+        if row.node == "@rollback":
+            return row.opened_version, b"", detail["root"]
+    return None
 
 
 def _late(row: StepRow) -> dict[str, Any]:

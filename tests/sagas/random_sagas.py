@@ -46,6 +46,11 @@ select (select count(*) from holdfast.work), (select count(*) from holdfast.sign
     (select count(*) from holdfast.timers), (select count(*) from holdfast.tasks where closed_at is null),
     (select count(*) from holdfast.key_waits)
 """
+# A step that failed tells in its own row that the instance turned back; a cancel and a timeout have a row for it.
+TURNED_BACK: Final = """
+select instance_id, closed_version, closed_ordinal from holdfast.steps
+where closing ->> 'fate' = 'rollback' or (node = '@fate' and detail ->> 'fate' = 'rollback')
+"""
 
 
 class SagaWriter(Writer):
@@ -245,6 +250,9 @@ class Crowd:
             " closed_ordinal, error ->> 'code', calls from holdfast.steps where behaviour <> 'end'"
         ):
             rows[id].append(Row(*row, (v0, o0), None if v1 is None else (v1, o1), code, made))
+        for id, version, ordinal in await self._ask(TURNED_BACK):
+            moment = version, ordinal
+            rows[id].append(Row("@rollback", "control", 0, "completed", "completed", moment, moment))
         for id, *call in await self._ask(
             "select instance, seq, step, attempt, what, pid from public.tale order by seq"
         ):

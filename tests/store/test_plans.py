@@ -93,6 +93,7 @@ WORKERS = {
     "resolve_letters": {"dead_letters_by_instance"},
     "insert_letters": set[str](),
     "read_past": {"steps_pkey"},
+    "read_undos": {"steps_pkey"},
     "move_steps": {"steps_pkey"},
     "begin_rollbacks": {"instances_pkey", "work_pkey", "steps_pkey"},
     "undo_steps": {"instances_pkey", "work_pkey", "steps_pkey"},

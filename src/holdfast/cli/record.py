@@ -65,6 +65,15 @@ class Record:
         return sum(step.run == 0 for step in self.compensations)
 
     @cached_property
+    def turned_back(self) -> tuple[str, bool] | None:
+        """What the rollback leads to, and whether past every save point. A step that failed tells of it itself."""
+        told = self.controls.get("rollback", [])
+        if told:
+            return told[-1].detail["target"], told[-1].detail["root"]
+        fates = (document(step.closing if step.kind == FORWARD else step.detail).get("fate") for step in self.steps)
+        return ("failed", False) if "rollback" in fates else None
+
+    @cached_property
     def controls(self) -> dict[str, list[Step]]:
         """What operators and the engine did to the whole instance, by kind: cancel, abort, suspend, rollback …"""
         return _grouped((step.name.removeprefix("@"), step) for step in self.steps if step.kind == CONTROL)

@@ -87,16 +87,16 @@ def _status(record: Record) -> str:
 def _progress(record: Record) -> list[str]:
     """How far the rollback is and what it will lead to."""
     planned = [row for row in record.compensations if row.status != "superseded"]
-    begun = record.controls.get("rollback", [])
+    begun = record.turned_back
     if not (planned or begun):
         return []
     said: list[str] = []
     if record.instance.status not in TERMINAL and begun:
-        said.append(f"will end {begun[-1].detail['target']}")
+        said.append(f"will end {begun[0]}")
     done = sum(row.status == "completed" for row in planned)
     broken = sum(row.status == "failed" for row in planned)
     point = _save_point(record)
-    if begun and point is not None and not begun[-1].detail.get("root"):
+    if begun and point is not None and not begun[1]:
         said.append(f"back to {point}")
     if planned:
         said.append(f"{done} of {len(planned)} steps undone" + (f", {broken} could not be" if broken else ""))
@@ -119,7 +119,7 @@ def _deeds(record: Record) -> Iterator[Fact]:
 
 
 def _deed(row: Step) -> str:
-    """What was done, or nothing if nobody wanted it: a failure, too, parks an instance or turns it back."""
+    """What was done, or nothing if nobody wanted it: a failure parks an instance, and its time turns it back."""
     kind, detail = row.name.removeprefix("@"), document(row.detail)
     if kind == "rollback":
         return detail["target"] if detail.get("by") else ""

@@ -53,7 +53,7 @@ def _resume(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
 def _fate(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     token = rebuild.tokens.pop(detail["path"])
     error = None if token.failed is None else bytes(token.failed.error)
-    rebuild.meet_fate(detail["path"], detail["fate"], read_error(error).code)
+    rebuild.meet_fate(detail["path"], detail["fate"], read_error(error).code, token.step)
 
 
 def _lost(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
@@ -110,30 +110,13 @@ def _cancel(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
     rebuild.stopping = Stopping(detail["by"], detail["reason"])
     if rebuild.status is not InstanceStatus.RUNNING:
         rebuild.status, rebuild.reason = InstanceStatus.RUNNING, None
-    _stop_all(rebuild)
-
-
-def _stop_all(rebuild: Rebuild) -> None:
-    """Handlers and sub-flows that were out stay as cancelling; whatever else had a row is closed by what follows."""
-    rebuild.parked, rebuild.scopes, rebuild.moves = (), {}, {}
-    rebuild.tokens = {path: out for path, token in rebuild.tokens.items() if (out := _still_out(token)) is not None}
-
-
-def _still_out(token: Token) -> Token | None:
-    if token.phase in (Phase.WORKING, Phase.EXPIRING):
-        return msgspec.structs.replace(token, phase=Phase.CANCELLING, failed=None)
-    children = tuple(wait for wait in token.waits if wait.kind == "child")
-    if token.phase is Phase.RESTING and children:
-        return msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=children)
-    return None
+    rebuild.stop_all()
 
 
 def _rollback(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:
+    """Somebody cancelled the instance, or its time was over; a step that failed tells of it in its own row."""
     target = InstanceStatus(detail["target"])
-    first = bytes.fromhex(detail["first"])
-    rebuild.undoing.begin(Rollback(target, detail["reason"], detail["by"], first, detail["root"]))
-    rebuild.status, rebuild.reason, rebuild.expires = InstanceStatus.ROLLING_BACK, detail["reason"], None
-    _stop_all(rebuild)
+    rebuild.turn_back(Rollback(target, detail["reason"], detail["by"], to_root=detail["root"]))
 
 
 def _plan(rebuild: Rebuild, row: StepRow, detail: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from holdfast.core.state import (
     Failed,
     Instance,
     Parked,
+    Rollback,
     Scope,
     State,
     Stopping,
@@ -199,16 +200,28 @@ class Rebuild:
 
     def _fail(self, row: StepRow, token: Token, fate: str | None) -> None:
         if fate not in (DEAD, POSTPONED):
-            self.meet_fate(row.path, fate, read_error(row.error).code)
+            self.meet_fate(row.path, fate, read_error(row.error).code, row.id)
             return
         failed = Failed(msgspec.Raw(row.error or NULL), self.version, fate == POSTPONED)
         self.tokens[row.path] = msgspec.structs.replace(token, phase=Phase.DEAD, waits=(), failed=failed)
 
-    def meet_fate(self, path: str, fate: str | None, code: str) -> None:
+    def meet_fate(self, path: str, fate: str | None, code: str, step: bytes) -> None:
         if fate == LOST:
             self.branch_over(path, "failed")
-        elif fate != ROLLBACK:  # of which a control row tells
+        elif fate == ROLLBACK:
+            self.turn_back(Rollback(InstanceStatus.FAILED, code, first=step))
+        else:
             self.end(InstanceStatus.FAILED, code)
+
+    def turn_back(self, rollback: Rollback) -> None:
+        self.undoing.begin(rollback)
+        self.status, self.reason, self.expires = InstanceStatus.ROLLING_BACK, rollback.reason, None
+        self.stop_all()
+
+    def stop_all(self) -> None:
+        """Handlers and sub-flows that were out stay as cancelling; whatever else had a row is closed by later rows."""
+        self.parked, self.scopes, self.moves = (), {}, {}
+        self.tokens = {path: out for path, token in self.tokens.items() if (out := _still_out(token)) is not None}
 
     # --- scopes ---------------------------------------------------------------------------------------------------
 
@@ -292,3 +305,12 @@ class Rebuild:
         if token.phase in (Phase.HELD, Phase.DEAD) or self.program.places[token.node].keeps_value:
             return token
         return msgspec.structs.replace(token, value=msgspec.UNSET)
+
+
+def _still_out(token: Token) -> Token | None:
+    if token.phase in (Phase.WORKING, Phase.EXPIRING):
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING, failed=None)
+    children = tuple(wait for wait in token.waits if wait.kind == "child")
+    if token.phase is Phase.RESTING and children:
+        return msgspec.structs.replace(token, phase=Phase.CANCELLING, waits=children)
+    return None

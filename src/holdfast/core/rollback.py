@@ -25,13 +25,12 @@ from holdfast.core.signals import Failure, HistoryRead, PastStep
 from holdfast.core.state import Rollback, Token
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NULL, Turn, about, counted, encode
-from holdfast.core.undos import Undo, Undos, worth_keeping
+from holdfast.core.undos import Undo, Undos, detail_of, worth_keeping
 from holdfast.errors import Refused
 
 COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
 AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 OUT_OF_CALLS: Final = "COMPENSATION_EXHAUSTED"
-_DETAIL: Final = b'{"ordinal":%d,"undoes":"%b","undoes_at":%d,"evidence":%b}'  # of the row of a compensation
 
 
 # --- begin --------------------------------------------------------------------------------------------------------
@@ -47,10 +46,11 @@ def begin(
     to_root: bool = False,
     is_told: bool = False,
 ) -> None:
-    """Nothing goes forward from here. `is_told`: handlers that run are asked to stop; else they may finish."""
+    """Nothing goes forward from here. `first` is the step that failed, whose own row tells what follows; without one
+    there is a row for the turn itself. `is_told`: handlers that run are asked to stop; else they may finish."""
     turn.rollback = Rollback(target, reason, by, first, to_root)
-    detail = {"target": target, "reason": reason, "by": by, "first": first.hex(), "root": to_root}
-    turn.control("rollback", detail)
+    if not first:
+        turn.control("rollback", {"target": target, "reason": reason, "by": by, "root": to_root})
     turn.note("rollback_started", detail={"target": target, "reason": reason, "by": by})
     turn.status, turn.reason, turn.parked = InstanceStatus.ROLLING_BACK, reason, ()
     turn.moves.clear()
@@ -154,7 +154,7 @@ def open_compensation(
     instance, now, token = turn.instance, turn.now, token_id(path, hop)
     key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
     id = step_id(now, key, instance.id[15])
-    detail = _DETAIL % (ordinal, of.hex().encode(), of_at, b"true" if is_evidence else b"false")
+    detail = detail_of(ordinal, of, of_at, is_evidence=is_evidence)
     turn.opened.append(
         Opened(
             id, place.id, place.behaviour, path, hop, token, key, run, turn.version, turn.seq, "rollback",

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.program import Program
-from holdfast.core.state import State, decode_state
+from holdfast.core.state import Instance, State, decode_state
+from holdfast.core.undos import Undos
 from holdfast.errors import HoldfastError
 
 FORMAT: Final = 1
@@ -61,6 +62,25 @@ def _upgraded(raw: bytes, found: int) -> State:
         document = UPGRADES[number](document)
     document.pop("format", None)
     return decode_state(msgspec.json.encode(document))  # values are kept as text, which only a decoder makes
+
+
+def is_complete(state: State) -> bool:
+    """Not where compensations are only counted: their rows have to be read before anything is decided."""
+    return state.rollback is None or state.rollback.plan is None or state.rollback.plan.is_read
+
+
+def completed(instance: Instance, undos: Undos) -> Instance:
+    """The instance with the compensations that its snapshot only counts."""
+    state, rollback = instance.state, instance.state.rollback
+    left = 0 if rollback is None or rollback.plan is None else len(rollback.plan)
+    if rollback is None or left != len(undos):
+        raise HoldfastError(
+            f"The snapshot has {left} compensations left to run, and {len(undos)} of their rows are open.",
+            code="SNAPSHOT_INCONSISTENT",
+            hint="Rebuild it from the instance's steps.",
+        )
+    rollback = msgspec.structs.replace(rollback, plan=undos)
+    return msgspec.structs.replace(instance, state=msgspec.structs.replace(state, rollback=rollback))
 
 
 def inconsistency(program: Program, state: State) -> HoldfastError | None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from holdfast.core.status import InstanceStatus, Phase
-from holdfast.core.undos import Undos, packed, unpacked
+from holdfast.core.undos import Undos, counted, uncounted
 
 Value = msgspec.Raw | msgspec.UnsetType  # JSON as it came; nothing at all is not the same as null
 
@@ -141,8 +141,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 EMPTY = State()
 
-encode_state = msgspec.json.Encoder(enc_hook=packed).encode
-decode_state = msgspec.json.Decoder(State, dec_hook=unpacked).decode
+encode_state = msgspec.json.Encoder(enc_hook=counted).encode
+decode_state = msgspec.json.Decoder(State, dec_hook=uncounted).decode
 
 
 def value_of(token: Token) -> bytes | None:

@@ -7,17 +7,7 @@ import msgspec
 from holdfast.core.rows import StepRow, phase_of_work
 from holdfast.core.state import Rollback, Token
 from holdfast.core.status import StepStatus
-from holdfast.core.undos import Undo, Undos
-
-
-class _Detail(msgspec.Struct):
-    ordinal: int
-    undoes: str
-    undoes_at: int
-    evidence: bool = False
-
-
-_detail = msgspec.json.Decoder(_Detail).decode
+from holdfast.core.undos import Undo, Undos, undo_of
 
 
 class Undoing:
@@ -72,8 +62,4 @@ class Undoing:
 
 
 def _undo(row: StepRow, fence: int) -> Undo:
-    detail = _detail(row.detail or b"{}")
-    return Undo(
-        row.node, row.path, row.hop, row.id, row.created_at, bytes.fromhex(detail.undoes), detail.undoes_at, fence,
-        row.run, detail.evidence,
-    )  # fmt: skip
+    return undo_of(row.node, row.path, row.hop, row.id, row.created_at, fence, row.run, row.detail or b"{}")

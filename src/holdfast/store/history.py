@@ -11,20 +11,12 @@ import msgspec
 from holdfast.core.decision import Decision, Opened
 from holdfast.core.signals import PastStep
 from holdfast.core.status import StepStatus
-from holdfast.core.undos import Undo
+from holdfast.core.undos import Undo, undo_of
 from holdfast.store.commit import Entry
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
 
-
-class _Detail(msgspec.Struct):
-    undoes: str
-    undoes_at: int
-    evidence: bool = False
-
-
-_detail = msgspec.json.Decoder(_Detail).decode
 _NUMBERS: Final = Struct("!qihqhq").unpack  # when it was opened, hop, run, version, ordinal, fence
 
 
@@ -76,11 +68,9 @@ async def read_compensation(
     if not found:
         return None
     node, path, hop, id, created, fence, run, detail, input = found[0]
-    told = _detail(detail[1:])
-    undo = Undo(
-        node.decode(), path.decode(), read_int(hop), id, read_int(created), bytes.fromhex(told.undoes), told.undoes_at,
-        read_int(fence), read_int(run), told.evidence,
-    )  # fmt: skip
+    undo = undo_of(
+        node.decode(), path.decode(), read_int(hop), id, read_int(created), read_int(fence), read_int(run), detail[1:]
+    )
     return undo, _json(input) or b"null"
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.snapshot import read_state
+from holdfast.core.snapshot import is_complete, read_state
 from holdfast.core.state import EMPTY, Instance
 from holdfast.core.status import InstanceStatus
 from holdfast.errors import HoldfastError
 from holdfast.store.pins import pin
 from holdfast.store.session import BEGIN, Session, rows
 from holdfast.store.statements import SQL, Query
+from holdfast.store.undos import complete, undos_query
 from holdfast.store.wire import read_int
 
 SIGNALS_PER_INSTANCE = 32
@@ -75,7 +76,7 @@ async def lock(
         for row in found:
             if row[0] not in locked.instances:
                 _take(locked, row)
-    await _read_signals(session, locked, bool(claim), signals)
+    await _read_rest(session, locked, bool(claim), signals)
     locked.has_more = claim > 0 and (locked.claimed >= claim or _is_crowded(locked, signals))
     return locked
 
@@ -84,17 +85,30 @@ async def claim_one(session: Session) -> QueuedSignal | None:
     """The oldest ready signal, its instance locked but not read; the transaction stays open."""
     results = await session.run([BEGIN, pin(session), SQL.claim_instances.one(1)])
     claimed = Locked(0, {}, {row[0]: b"" for row in rows(results[2])}, [], 0)
-    await _read_signals(session, claimed, False, 1)
+    await _read_rest(session, claimed, False, 1)
     return claimed.signals[0] if claimed.signals else None
 
 
-async def _read_signals(session: Session, locked: Locked, claimed: bool, most: int) -> None:
+async def _read_rest(session: Session, locked: Locked, claimed: bool, most: int) -> None:
     """In a later statement than the lock: one that waited or skipped would not see rows committed with the version."""
     wanted = [*locked.instances, *locked.unreadable] if claimed and locked.claimed else list(locked.inputs)
-    if not wanted:
+    rolling_back = [i for i, instance in locked.instances.items() if not is_complete(instance.state)]
+    queries: list[Query] = []
+    if wanted:
+        queries.append(SQL.read_signals.rows([(i, i[15]) for i in wanted], most))
+    if rolling_back:
+        queries.append(undos_query(rolling_back))
+    if not queries:
         return
-    [result] = await session.run([SQL.read_signals.rows([(i, i[15]) for i in wanted], most)])
-    for instance, id, kind, payload, attempts, trace in rows(result):
+    results = await session.run(queries)
+    if rolling_back:
+        locked.unreadable |= complete(locked.instances, rolling_back, results[-1])
+    if wanted:
+        _take_signals(locked, rows(results[0]))
+
+
+def _take_signals(locked: Locked, found: Sequence[Sequence[Any]]) -> None:
+    for instance, id, kind, payload, attempts, trace in found:
         locked.signals.append(
             QueuedSignal(instance, id, kind.decode(), payload[1:], read_int(attempts), trace and trace.decode())
         )

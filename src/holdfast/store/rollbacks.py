@@ -22,7 +22,7 @@ from holdfast.store.statements import SQL, Query
 
 _FAILED: Final = ["step_failed", "rollback_started"]
 _PLANNED: Final = ["rollback_planned", "compensation_started"]
-_WIDTHS: Final = (31, 5, 16)  # columns of an instance, of a step that moves, of a compensation
+_WIDTHS: Final = (28, 5, 16)  # columns of an instance, of a step that moves, of a compensation
 _ordinal: Final = itemgetter(11)  # of a compensation
 
 
@@ -35,7 +35,7 @@ class Rollbacks:
         self.planned: list[tuple[Any, ...]] = []
 
     def add(self, before: Instance, failed: Decision, plan: Decision) -> None:
-        after, closed, dispatch, control = plan.instance, failed.closed[0], plan.dispatches[0], failed.opened[0]
+        after, closed, dispatch = plan.instance, failed.closed[0], plan.dispatches[0]
         id, bucket, org = before.id, before.id[15], before.org
         (told_failed, told_start), (told_plan, told_next) = failed.events, plan.events
         status = closed.status
@@ -48,8 +48,8 @@ class Rollbacks:
             (id, bucket, org, before.entity_version, after.version, encode_state(after.state), after.reason,
              failed.error, dispatch.path, failed.released[0].fence, dispatch.fence, dispatch.step, dispatch.queue,
              dispatch.timeout, closed.id, closed.at, status, closed.outcome, closed.closing, told_failed.node,
-             told_failed.token, told_failed.detail, control.id, control.key, control.detail, told_start.detail,
-             told_plan.detail, told_plan.ordinal, told_next.node, told_next.token, told_next.detail)
+             told_failed.token, told_failed.detail, told_start.detail, told_plan.detail, told_plan.ordinal,
+             told_next.node, told_next.token, told_next.detail)
         )  # fmt: skip
         for s in plan.opened:
             self.planned.append(
@@ -73,15 +73,15 @@ def is_plain_rollback(before: Instance, decisions: list[Decision], leases: Calla
         return False
     failed, plan = decisions
     return (
-        len(failed.closed) == len(failed.opened) == len(failed.released) == len(plan.dispatches) == 1
+        len(failed.closed) == len(failed.released) == len(plan.dispatches) == 1
         and bool(plan.opened)
-        and not (failed.dispatches or plan.closed or plan.released or plan.retried)
+        and not (failed.opened or failed.dispatches or plan.closed or plan.released or plan.retried)
         and [event.type for event in failed.events] == _FAILED
         and [event.type for event in plan.events] == _PLANNED
         and failed.events[0].actor == SYSTEM.id
         and plan.instance.definition == before.definition
         and (plan.instance.data is before.data or plan.instance.data == before.data)
-        and _is_plain_end(failed.closed[0], failed.opened[0])
+        and _is_plain_end(failed.closed[0])
         and all(map(_is_plain_compensation, plan.opened))
         and plan.dispatches[0].path == failed.released[0].path
         and plan.dispatches[0].input is not None
@@ -90,13 +90,8 @@ def is_plain_rollback(before: Instance, decisions: list[Decision], leases: Calla
     )
 
 
-def _is_plain_end(closed: Closed, control: Opened) -> bool:
-    return (
-        closed.chosen == NOTHING_CHOSEN
-        and closed.output is None
-        and closed.ordinal == 0
-        and (control.node, control.run, control.ordinal) == ("@rollback", 0, 2)
-    )
+def _is_plain_end(closed: Closed) -> bool:
+    return closed.chosen == NOTHING_CHOSEN and closed.output is None and closed.ordinal == 0
 
 
 def _is_plain_compensation(opened: Opened) -> bool:

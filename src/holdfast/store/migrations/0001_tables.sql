@@ -63,37 +63,38 @@ create table holdfast.definitions (
 );
 create index definitions_by_entity on holdfast.definitions (org_id, entity_type, status) where entity_type is not null;
 
--- The projection and the runtime snapshot. `data` is apart from `state` because it changes less often.
+-- The projection and the runtime snapshot. `data` is apart from `state` because it changes less often. What a commit changes
+-- stands last: the log holds what lies between the first and the last byte that differ, and nothing before or behind them.
 create table holdfast.instances (
     id uuid not null,
     bucket smallint not null,
-    org_id text not null,
-    definition_id uuid not null,
-    flow text not null,
     flow_version int not null,
-    status holdfast.instance_status not null,
-    reason text,
-    version bigint not null,
-    state jsonb not null,
-    data jsonb not null,
+    definition_id uuid not null,
+    created_at timestamptz not null,
+    entity_version bigint not null default 0,
+    org_id text not null,
+    flow text not null,
     input jsonb not null,
     idempotency_key text,
     business_key text,
     entity_type text,
     entity_id text,
-    entity_version bigint not null default 0,
     attributes jsonb,
     parent_id uuid,
     parent_token text,
-    waiting_kind text,
-    waiting_until timestamptz,
-    last_error jsonb,
-    last_by uuid,
     trace text,
     created_by text,
-    created_at timestamptz not null,
-    updated_at timestamptz not null,
+    reason text,
+    last_error jsonb,
+    data jsonb not null,
+    waiting_kind text,
+    waiting_until timestamptz,
     completed_at timestamptz,
+    updated_at timestamptz not null,
+    version bigint not null,
+    last_by uuid,
+    status holdfast.instance_status not null,
+    state jsonb not null,
     primary key (id, bucket)  -- what else must hold is in the guards
 ) with (fillfactor = 50);
 create unique index instances_idempotency on holdfast.instances (idempotency_key, org_id, flow, bucket)
@@ -133,39 +134,40 @@ language sql immutable parallel safe as $$
     end
 $$;
 
--- The source of truth: one row per visit of a node. Its one index serves the key, the history and the close.
+-- The source of truth: one row per visit of a node. Its one index serves the key, the history and the close. What a step was
+-- opened with stands first, what changes stands last and together, as with instances.
 create table holdfast.steps (
     instance_id uuid not null,
     bucket smallint not null,
+    run smallint not null,
+    hop int not null,
     created_at timestamptz not null,
     id uuid not null,
+    entity_version bigint not null,
+    opened_version bigint not null,
+    opened_ordinal smallint not null,
     org_id text not null,
     node text not null,
     behaviour text not null,
     path text not null,
-    hop int not null,
     kind holdfast.step_kind not null,
-    run smallint not null,
-    entity_version bigint not null,
     receipt_key bytea not null,
-    opened_version bigint not null,
-    opened_ordinal smallint not null,
     opened_by text,
     cause text not null,
-    status holdfast.step_status not null,
-    outcome text,
-    chosen_edge_ids jsonb,
     input jsonb,
-    output jsonb,
-    error jsonb,
     detail jsonb,
-    closing jsonb,
     calls int not null default 0,
     fence bigint not null default 0,
     closed_version bigint,
-    closed_ordinal smallint,
     closed_at timestamptz,
+    closed_ordinal smallint,
+    status holdfast.step_status not null,
+    outcome text,
     closed_by text,
+    chosen_edge_ids jsonb,
+    output jsonb,
+    error jsonb,
+    closing jsonb,
     primary key (instance_id, created_at, id, bucket)
 ) partition by range (created_at);
 
