@@ -6,14 +6,16 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.ids import CONTROL, FORWARD
+from holdfast.core.ids import FORWARD
 from holdfast.core.program import Program
 from holdfast.core.renames import MIGRATE, names_today
 from holdfast.core.signals import PastStep
+from holdfast.core.state import ROOT
 from holdfast.core.status import StepStatus
 
 LATE: Final = "@late"  # the control row of a handler that succeeded after its branch had lost the race
 _DONE: Final = frozenset({StepStatus.COMPLETED, StepStatus.CONFIRMED, StepStatus.FAILED})
+_PASSED: Final = FORWARD, StepStatus.COMPLETED  # a save point that counts
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -32,8 +34,8 @@ _late = msgspec.json.Decoder(_Late).decode
 def executed(program: Program, steps: list[PastStep], *, to_root: bool) -> Past:
     """What was done since the nearest save point, evidence of late successes included."""
     steps = _in_todays_names(steps)
-    point = None if to_root else max((s for s in steps if _is_save_point(program, s)), key=_moment, default=None)
-    late = {id: output for id, output in map(_evidence, steps) if id}
+    point = None if to_root or not program.save_points else _last_save_point(program, steps)
+    late = dict(_evidence(step) for step in steps if step.node == LATE)
     done: list[PastStep] = []
     for step in steps:
         if step.kind != FORWARD or (point is not None and _moment(step) <= _moment(point)):
@@ -59,9 +61,10 @@ def _rank(step: PastStep) -> tuple[int, ...]:
     """Later hops first. What is inside a split at hop h comes before the split itself, branch after branch: `0/3.1` is
     the branch 1 of the split at hop 3."""
     rank: list[int] = []
-    for scope in step.path.split("/")[1:]:
-        hop, _, index = scope.partition(".")
-        rank += (-int(hop), 0, int(index))
+    if step.path != ROOT:
+        for scope in step.path.split("/")[1:]:
+            hop, _, index = scope.partition(".")
+            rank += (-int(hop), 0, int(index))
     return (*rank, -step.hop, 1, -step.version, -step.ordinal)
 
 
@@ -73,17 +76,14 @@ def _in_todays_names(steps: list[PastStep]) -> list[PastStep]:
     return [msgspec.structs.replace(step, node=today(step.node, _moment(step))) for step in steps]
 
 
-def _is_save_point(program: Program, step: PastStep) -> bool:
-    if step.kind != FORWARD or step.status != StepStatus.COMPLETED:
-        return False
-    place = program.places.get(step.node)
-    return place is not None and place.node.kind == "save_point"
+def _last_save_point(program: Program, steps: list[PastStep]) -> PastStep | None:
+    passed = (s for s in steps if s.node in program.save_points and (s.kind, s.status) == _PASSED)
+    return max(passed, key=_moment, default=None)
 
 
 def _evidence(step: PastStep) -> tuple[bytes, bytes | None]:
-    if step.kind != CONTROL or step.node != LATE or step.detail is None:
-        return b"", None
-    late = _late(step.detail)
+    """The step whose handler came back late, and with what; no step where it had failed."""
+    late = _late(step.detail or b"{}")
     return (bytes.fromhex(late.step), step.input) if late.done else (b"", None)
 
 

@@ -63,6 +63,7 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     begins: Place | None  # the entry, where it is a step that can be opened at once
     waits_by_key: bool = False
     undoes: dict[str, str] = {}  # compensation → the step it takes back
+    save_points: frozenset[str] = frozenset()
     compiler_version: str = ""  # who made it: asked at a start, never of a running instance
     format: int = 0
 
@@ -86,6 +87,7 @@ def link(compiled: Compiled, definition: bytes = b"") -> Program:
         early=frozenset(n.wait.event for n in compiled.nodes.values() if n.wait and n.wait.early),
         waits_by_key=any(n.wait is not None and n.wait.key is not None for n in compiled.nodes.values()),
         undoes={n.undo: n.id for n in compiled.nodes.values() if n.undo is not None},
+        save_points=frozenset(n.id for n in compiled.nodes.values() if n.kind == "save_point"),
         compiler_version=compiled.compiler_version,
         format=compiled.format,
     )

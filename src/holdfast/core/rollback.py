@@ -31,6 +31,8 @@ from holdfast.errors import Refused
 COMPENSATION: Final = "compensation"  # the kind of node, and the source of its dead letter
 AFTER_STOP: Final = "after_cancel"  # the outcome of a step whose handler was out when the instance stopped
 OUT_OF_CALLS: Final = "COMPENSATION_EXHAUSTED"
+_PENDING: Final = StepStatus.PENDING  # looked up once: a member of an enumeration is a search for every step
+_CANCELLED: Final = StepStatus.CANCELLED
 
 
 # --- begin --------------------------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     for step in backwards(past.steps, rollback.first):
         place = places.get(step.node)  # a migration may have dropped what needs no compensation
         undo = None if place is None else place.node.undo
-        is_evidence = step.status == StepStatus.CANCELLED
+        is_evidence = step.status == _CANCELLED
         if undo is not None:
             raw = _what_was_done(step)
             undos.append(
@@ -128,7 +130,8 @@ def _highest_fences(steps: list[PastStep]) -> dict[str, int]:
     step's handler would stop the compensation."""
     fences: dict[str, int] = {}
     for step in steps:
-        fences[step.path] = max(step.fence, fences.get(step.path, 0))
+        if step.fence >= fences.get(step.path, 0):
+            fences[step.path] = step.fence
     return fences
 
 
@@ -158,7 +161,7 @@ def open_compensation(
     turn.opened.append(
         Opened(
             id, place.id, place.behaviour, path, hop, token, key, run, turn.version, turn.seq, "rollback",
-            StepStatus.PENDING, raw, fence, 0, detail, COMPENSATE,
+            _PENDING, raw, fence, 0, detail, COMPENSATE,
         )
     )  # fmt: skip
     turn.seq += 1

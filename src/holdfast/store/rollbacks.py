@@ -8,7 +8,6 @@ compensation at all) goes the long way, which writes exactly the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 from holdfast.compiler.graph import Behaviour
@@ -23,7 +22,6 @@ from holdfast.store.statements import SQL, Query
 _FAILED: Final = ["step_failed", "rollback_started"]
 _PLANNED: Final = ["rollback_planned", "compensation_started"]
 _WIDTHS: Final = (28, 5, 16)  # columns of an instance, of a step that moves, of a compensation
-_ordinal: Final = itemgetter(11)  # of a compensation
 
 
 class Rollbacks:
@@ -58,8 +56,6 @@ class Rollbacks:
             )  # fmt: skip
 
     def query(self, now: int, worker: bytes | None, month: Month | None) -> Query:
-        # Side by side in the table lies what is changed together: one stride of all these instances.
-        self.planned.sort(key=_ordinal)
         groups = zip((self.begun, self.moved, self.planned), _WIDTHS, strict=True)
         columns = [column for rows, width in groups for column in _columns(rows, width)]
         statement = SQL.begin_rollbacks
