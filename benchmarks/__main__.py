@@ -41,6 +41,7 @@ CASES = {
     "sagas": Case(sagas.throughput, "compensations: defined, and run"),
     "rollback": Case(sagas.alone, "one flow that is taken back, alone"),
     "branches": Case(sagas.branches, "10, 100 and 1,000 parallel branches in one flow"),
+    "branches-back": Case(sagas.branches_back, "10, 100 and 1,000 parallel branches of one flow that are taken back"),
     "cancel": Case(sagas.cancel, "a cancel of 1,000 running branches"),
     "http": Case(http.load, "start and advance over HTTP, against a bare FastAPI application"),
     "pages": Case(http.pages, "lists and inboxes over HTTP, a million workflows against few"),

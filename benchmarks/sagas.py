@@ -33,6 +33,12 @@ def wide(width: int, handler: str) -> Any:
     return Flow(f"wide_{width}").fork("fork", *branches).join("join", "all").build()
 
 
+def undone(width: int) -> Any:
+    """All branches succeed; what comes behind them fails, and every branch is taken back."""
+    branches = [Branch().step(f"branch_{n}", "noop").on_failure(f"undo_{n}", "noop") for n in range(width)]
+    return Flow(f"undone_{width}").fork("fork", *branches).join("join", "all").step("last", "fail").build()
+
+
 async def publish(engine: Engine) -> None:
     engine.register("noop", noop)
     engine.register("refuse", refuse)
@@ -82,6 +88,25 @@ async def branches(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": seconds / task["flows"], "grown": peak_rss() - base}
 
 
+async def branches_back(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
+    """One flow of so many parallel branches that is taken back: from the failure behind them to its end."""
+    width, failed = task["width"], list[float]()
+
+    async def fail(ctx: Any, data: Any) -> Any:
+        failed.append(time.perf_counter())
+        raise DoNotRetry("as it should be")
+
+    engine.register("fail", fail)
+    await engine.publish(undone(width))
+    seconds: list[float] = []
+    async with engine.worker():
+        for _ in range(task["flows"]):
+            ended = await engine.wait((await engine.start(f"undone_{width}", {})).id, timeout=120)
+            seconds.append(time.perf_counter() - failed[-1])
+            assert ended.status == "failed", ended
+    return {"seconds": sum(seconds) / len(seconds)}
+
+
 async def cancel(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     """All branches run when their flow is cancelled: how long until the last handler knows."""
     width, told = task["width"], list[float]()
@@ -110,7 +135,7 @@ async def cancel(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": max(told) - asked}
 
 
-MODES = {mode.__name__: mode for mode in (load, alone, branches, cancel)}
+MODES = {mode.__name__: mode for mode in (load, alone, branches, branches_back, cancel)}
 
 
 async def main() -> None:

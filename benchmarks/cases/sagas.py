@@ -83,6 +83,19 @@ def branches(bench: Bench) -> list[Row]:
     ]
 
 
+def branches_back(bench: Bench) -> list[Row]:
+    """The same flows with every branch taken back: what that costs must not depend on how many there are, either."""
+    seconds = {
+        width: statistics.median(
+            run(bench, "branches_back", width=width, flows=3)["seconds"] for _ in range(bench.rounds)
+        )
+        for width in WIDTHS
+    }
+    each = ", ".join(f"{width}: {seconds[width] * 1000:,.0f} ms" for width in WIDTHS)
+    name = "time of taking a branch back, 1,000 in one flow against 100"
+    return [Row(name, seconds[1000] / seconds[100] / 10, Bar("≤", 1.5), each)]
+
+
 def cancel(bench: Bench) -> list[Row]:
     """1,000 running branches are cancelled by another client: the last handler hears of it within a second."""
     took = [run(bench, "cancel", width=1_000)["seconds"] for _ in range(bench.rounds)]
