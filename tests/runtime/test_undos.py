@@ -1,0 +1,102 @@
+"""Who goes on with a rollback that somebody else has planned reads what is left of it from the rows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow
+from running import Evidence
+
+pytestmark = pytest.mark.anyio
+
+LEFT = "select (state -> 'rollback' ->> 'plan')::int from holdfast.instances"
+
+
+async def do(ctx: Context, data: Any) -> None:
+    pass
+
+
+async def refuse(ctx: Context, data: Any) -> Any:
+    raise DoNotRetry("as it should be")
+
+
+async def test_a_rollback_that_alternates_between_processes(holdfast_dsn: str, evidence: Evidence) -> None:
+    """Neither has the other's compensations: every stride is taken over, and the snapshot only counts what is left."""
+    told: list[tuple[str, str, int]] = []
+
+    def undo(place: str) -> Any:
+        async def handler(ctx: Context, data: Any) -> None:
+            [(left,)] = evidence.rows(LEFT)
+            told.append((place, ctx.step, left))
+
+        return handler
+
+    branches = [
+        Branch().step("b", "do").on_failure("un-b", "here").step("c", "do").on_failure("un-c", "there"),
+        Branch().step("d", "do").on_failure("un-d", "here"),
+    ]
+    flow = (
+        Flow("order")
+        .step("a", "do")
+        .on_failure("un-a", "there")
+        .fork("fork", *branches)
+        .join("join", "all")
+        .step("last", "refuse")
+        .on_failure("un-last", "here")
+        .build()
+    )
+    async with Engine(holdfast_dsn) as here, Engine(holdfast_dsn) as there:
+        for engine, place in ((here, "here"), (there, "there")):
+            engine.register(place, undo(place))
+        here.register("do", do)
+        here.register("refuse", refuse)
+        await here.publish(flow)
+        async with here.worker(), there.worker():
+            ended = await here.wait((await here.start("order", {})).id, timeout=30)
+        steps = {step.name: step.status for step in await here.steps(ended.id)}
+    assert told == [
+        ("here", "un-last", 5),
+        ("there", "un-c", 4),
+        ("here", "un-b", 3),
+        ("here", "un-d", 2),
+        ("there", "un-a", 1),
+    ]
+    assert (ended.status, {steps[name] for name in ("a", "b", "c", "d", "last")}) == ("failed", {"rolled_back"})
+
+
+async def test_a_snapshot_that_counts_others_than_there_are_is_found_and_made_anew(
+    engine: Engine, evidence: Evidence
+) -> None:
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    @engine.handler("hold")
+    async def hold(ctx: Context, data: Any) -> None:
+        reached.set()
+        await go_on.wait()
+
+    engine.register("do", do)
+    engine.register("refuse", refuse)
+    await engine.publish(
+        Flow("order").step("a", "do").on_failure("un-a", "do").step("b", "refuse").on_failure("un-b", "hold").build()
+    )
+    async with engine.worker():
+        started = await engine.start("order", {})
+        await asyncio.wait_for(reached.wait(), 30)
+        evidence.connection.execute(
+            "update holdfast.instances set state = jsonb_set(state, '{rollback,plan}', '7'), version = version + 1"
+        )
+        [difference] = (await engine.rebuild(started.id, dry_run=True)).differences
+        assert (difference.what, difference.stored["left"], difference.rebuilt["left"]) == ("rollback", 7, 2)
+        assert (await engine.rebuild(started.id, by="ann")).written
+        assert evidence.rows(LEFT) == [(2,)]
+        go_on.set()
+        ended = await engine.wait(started.id, timeout=30)
+    assert {step.name: step.status for step in await engine.steps(ended.id)} == {
+        "a": "rolled_back",
+        "b": "rolled_back",
+        "un-b": "completed",
+        "un-a": "completed",
+    }
