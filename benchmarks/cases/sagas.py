@@ -12,20 +12,31 @@ from benchmarks.report import Bar, Row
 DATABASE = "bench_sagas"
 STEPS = 5
 WIDTHS = (10, 100, 1_000)
+KB = 1_000
 MIB = 2**20
 
 
 def run(bench: Bench, mode: str, **task: Any) -> dict[str, Any]:
     bench.server.fresh(DATABASE)
+    return run_on(bench, mode, **task)
+
+
+def run_on(bench: Bench, mode: str, **task: Any) -> dict[str, Any]:
+    """On the database as it is."""
     return measure(SAGAS, {"mode": mode, "dsn": bench.server.dsn(DATABASE), **task})
 
 
 def throughput(bench: Bench) -> list[Row]:
     """The same five steps: without compensations, with one each, and with all of them taken back."""
     flows = bench.size(10_000, 1_000)
+    logged: dict[str, float] = {}  # bytes for each flow
 
     def rate(flow: str, ends: str) -> float:
-        return flows / run(bench, "load", flow=flow, ends=ends, flows=flows, in_flight=1024)["seconds"]
+        bench.server.fresh(DATABASE)
+        before = bench.server.activity(DATABASE)
+        seconds = run_on(bench, "load", flow=flow, ends=ends, flows=flows, in_flight=1024)["seconds"]
+        logged[flow] = bench.server.activity(DATABASE).since(before).wal_bytes / flows
+        return flows / seconds
 
     medians = bench.alternate(
         {
@@ -48,7 +59,8 @@ def throughput(bench: Bench) -> list[Row]:
             "cost of taking five steps back against running them",
             (both - forward) / forward,
             Bar("≤", 1.5),
-            f"{saga:,.0f} flows/s forward, {broken:,.0f} there and back",
+            f"{saga:,.0f} flows/s forward, {broken:,.0f} there and back; "
+            f"{logged['saga'] / KB:,.1f} and {logged['broken'] / KB:,.1f} KB of log for each",
         ),
     ]
 
