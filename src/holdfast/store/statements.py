@@ -68,7 +68,7 @@ class Statement:
         """The same for one row: values instead of columns."""
         if self._lone is None:
             sql, count = _ARRAYS.subn(lambda found: b"(values (%b))" % found[1].replace(b"[]", b""), self.sql)
-            assert count == 1, self.name
+            assert count, self.name
             self._lone = self._variant(b"!", sql)
         return self._lone
 
