@@ -18,7 +18,15 @@ from holdfast.compiler.compiled import load_compiled
 from holdfast.core.moments import from_datetime
 from holdfast.core.program import Program, link
 from holdfast.core.replay import StepRow, replay
-from holdfast.core.state import EMPTY, Instance, decode_state, scope_view, token_view, value_of
+from holdfast.core.state import (
+    EMPTY,
+    Instance,
+    decode_state,
+    rollback_summary,
+    scope_view,
+    token_view,
+    value_of,
+)
 from holdfast.core.status import InstanceStatus, StepStatus
 
 STEPS = """
@@ -110,5 +118,6 @@ def _projection(instance: Instance) -> dict[str, Any]:
         "parked": state.parked,
         "stopping": state.stopping,
         "expires": state.expires,
+        "rollback": rollback_summary(state),
         "values": {path: msgspec.json.decode(value_of(t) or b"null") for path, t in state.tokens.items()},
     }

@@ -176,6 +176,15 @@ def rollback_view(state: State) -> Any:
     return msgspec.structs.replace(rollback, plan=None), plan, ghosts
 
 
+def rollback_summary(state: State) -> dict[str, Any] | None:
+    """Where it leads and how many compensations are left: as much of it as a snapshot tells by itself."""
+    rollback = state.rollback
+    if rollback is None:
+        return None
+    left = None if rollback.plan is None else len(rollback.plan)
+    return {**msgspec.to_builtins(msgspec.structs.replace(rollback, plan=None)), "left": left}
+
+
 def _wait_view(wait: Wait) -> tuple[str, str, str, str, int]:
     return wait.id, wait.kind, wait.event or "", wait.key or "", wait.due or 0
 

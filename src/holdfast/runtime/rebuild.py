@@ -19,7 +19,7 @@ from holdfast.core.program import Program
 from holdfast.core.replay import replay
 from holdfast.core.rows import StepRow
 from holdfast.core.scopes import OUT
-from holdfast.core.state import Instance, State, scope_view, token_view, value_of
+from holdfast.core.state import Instance, State, rollback_summary, scope_view, token_view, value_of
 from holdfast.core.status import INSTANCE_TRANSITIONS, TERMINAL, Phase
 from holdfast.errors import Conflict, NotFound
 from holdfast.store import repair
@@ -170,18 +170,9 @@ def differences(stored: Stored, rebuilt: Instance) -> Iterator[Difference]:
         left, right = getattr(stored.state, name), getattr(rebuilt.state, name)
         if left != right:
             yield Difference(name, msgspec.to_builtins(left), msgspec.to_builtins(right))
-    left, right = _rollback(stored.state), _rollback(rebuilt.state)
+    left, right = rollback_summary(stored.state), rollback_summary(rebuilt.state)
     if left != right:
         yield Difference("rollback", left, right)
-
-
-def _rollback(state: State) -> dict[str, Any] | None:
-    """Where it leads, and how many compensations are left; a snapshot does not tell which."""
-    rollback = state.rollback
-    if rollback is None:
-        return None
-    left = None if rollback.plan is None else len(rollback.plan)
-    return {**msgspec.to_builtins(msgspec.structs.replace(rollback, plan=None)), "left": left}
 
 
 def _tokens(state: State) -> dict[str, Any]:

@@ -97,7 +97,7 @@ async def _read_rest(session: Session, locked: Locked, claimed: bool, most: int)
     if wanted:
         queries.append(SQL.read_signals.rows([(i, i[15]) for i in wanted], most))
     if rolling_back:
-        queries.append(undos_query(rolling_back))
+        queries.append(undos_query(locked.instances[i] for i in rolling_back))
     if not queries:
         return
     results = await session.run(queries)

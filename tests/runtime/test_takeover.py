@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from secrets import token_hex
 from typing import Any
 
 import pytest
 
 from holdfast import Branch, Context, DoNotRetry, Engine, Flow
-from running import Evidence
+from holdfast.core.state import Instance
+from holdfast.core.undos import LARGEST
+from holdfast.store import locks
+from holdfast.store.statements import Query
+from holdfast.store.undos import undos_query
+from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +72,70 @@ async def test_a_rollback_that_alternates_between_processes(holdfast_dsn: str, e
         ("there", "un-a", 1),
     ]
     assert (ended.status, {steps[name] for name in ("a", "b", "c", "d", "last")}) == ("failed", {"rolled_back"})
+
+
+async def test_whoever_takes_a_rollback_over_reads_it_once(
+    holdfast_dsn: str, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that planned it is gone; another one has all that is left to do, and goes on from memory."""
+    flow = Flow("order")
+    for number in range(12):
+        flow = flow.step(f"s{number}", "do").on_failure(f"un{number}", "undo")
+    read = list[int]()
+
+    def counted(instances: Iterable[Instance]) -> Query:
+        found = list(instances)
+        read.append(len(found))
+        return undos_query(found)
+
+    async with Engine(holdfast_dsn) as first:
+        first.register("do", do)
+        first.register("refuse", refuse)
+        await first.publish(flow.step("last", "refuse").build())
+        async with first.worker():
+            started = await first.start("order", {"n": 1})
+            await until(lambda: evidence.rows("select status::text from holdfast.instances") == [("rolling_back",)])
+    monkeypatch.setattr(locks, "undos_query", counted)
+    given: list[Any] = []
+
+    async def undo(ctx: Context, data: Any) -> None:
+        given.append((ctx.step, data))
+
+    async with Engine(holdfast_dsn) as second:
+        second.register("undo", undo)
+        async with second.worker():
+            ended = await second.wait(started.id, timeout=30)
+    assert ended.status == "failed"
+    assert [step for step, _ in given] == [f"un{number}" for number in reversed(range(12))]
+    assert given[-1] == ("un0", {"input": {"n": 1}, "output": None})
+    assert read == [1]
+
+
+async def test_what_is_too_large_for_memory_comes_with_its_claim(holdfast_dsn: str, evidence: Evidence) -> None:
+    """Also for whoever has taken the rollback over: each of them goes through the queue."""
+    given: list[Any] = []
+
+    async def much(ctx: Context, data: Any) -> Any:
+        return {"noise": token_hex(LARGEST)}
+
+    async def undo(ctx: Context, data: Any) -> None:
+        given.append((ctx.step, len(data["output"]["noise"])))
+
+    flow = Flow("order")
+    for number in range(3):
+        flow = flow.step(f"s{number}", "much").on_failure(f"un{number}", "undo")
+    async with Engine(holdfast_dsn) as first:
+        first.register("much", much)
+        first.register("refuse", refuse)
+        await first.publish(flow.step("last", "refuse").build())
+        async with first.worker():
+            started = await first.start("order", {})
+            await until(lambda: evidence.rows("select status::text from holdfast.instances") == [("rolling_back",)])
+    async with Engine(holdfast_dsn) as second:
+        second.register("undo", undo)
+        async with second.worker():
+            assert (await second.wait(started.id, timeout=30)).status == "failed"
+    assert given == [(f"un{number}", 2 * LARGEST) for number in (2, 1, 0)]
 
 
 async def test_a_snapshot_that_counts_others_than_there_are_is_found_and_made_anew(
