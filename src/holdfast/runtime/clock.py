@@ -15,13 +15,18 @@ class DatabaseClock:
     def __init__(self) -> None:
         self._offset = 0
         self._trusted_until = 0.0
+        self._moved_at = 0.0
 
-    def observe(self, now: int) -> None:
+    def observe(self, now: int, asked_at: float) -> None:
+        """An answer that was asked for before the clock was moved may be of the time before."""
+        if asked_at < self._moved_at:
+            return
         self._offset = now - time.monotonic_ns() // 1000
         self._trusted_until = time.monotonic() + TRUSTED_SECONDS
 
     def distrust(self) -> None:
-        self._trusted_until = 0.0
+        """The clock of the database was moved: nothing is known until it is asked again."""
+        self._trusted_until, self._moved_at = 0.0, time.monotonic()
 
     @property
     def is_trusted(self) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from uuid import uuid4
@@ -299,6 +300,7 @@ class Committer:
 
     async def _write_unlocked(self, session: Session, plan: Plan) -> None:
         begin = [BEGIN, pin_impatiently(session)]
+        asked_at = time.monotonic()
         if plan.rollbacks:
             plan_known_rollbacks(plan, self.trails)
         if plan.rollbacks:
@@ -307,7 +309,7 @@ class Committer:
             await session.run([*writes(plan.batch()), COMMIT])
         else:
             results = await session.run([*begin, *writes(plan.batch()), COMMIT])
-        self.clock.observe(clock_of(results[1]))
+        self.clock.observe(clock_of(results[1]), asked_at)
 
     async def _write_locked(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int
@@ -328,7 +330,7 @@ class Committer:
         self._busy |= ids
 
     async def write(self, session: Session, locked: Locked, items: list[Item]) -> Plan:
-        self.clock.observe(locked.now)
+        self.clock.observe(locked.now, locked.asked_at)
         plan = Plan(self.catalog, locked, self.worker, self.leases)
         plan.keep_for, plan.point = self.options.keep_early, self.point
         plan.month = self.months.at(locked.now)

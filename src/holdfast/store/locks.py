@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -41,6 +42,7 @@ class Locked(msgspec.Struct, gc=False):
     claimed: int  # instances the claim found
     unreadable: dict[bytes, HoldfastError] = {}  # locked, but their snapshots make no sense to this release
     has_more: bool = False  # the queue may hold more signals than were read
+    asked_at: float = 0.0  # when, by the clock of this process, the one of the database was asked
 
 
 async def lock(
@@ -55,6 +57,7 @@ async def lock(
     `first` is the end of the transaction before, in the same flush.
     """
     queries = [BEGIN, pin(session)]
+    asked_at = time.monotonic()
     if known:
         ordered = sorted(known, key=lambda k: k[0])
         queries.append(SQL.lock_instances.rows([(i, i[15], -1 if c is None else c.version) for i, c in ordered]))
@@ -62,7 +65,7 @@ async def lock(
         queries.append(SQL.claim_instances.one(claim))
     results = (await session.run([*first, *queries, CLOCK]))[len(first) :]
     cache = dict(known)
-    locked = Locked(read_int(results[-1].get_value(0, 0) or b""), {}, {}, [], 0)
+    locked = Locked(read_int(results[-1].get_value(0, 0) or b""), {}, {}, [], 0, asked_at=asked_at)
     if known:
         for row in rows(results[2]):
             cached = cache[row[0]]

@@ -224,12 +224,16 @@ class Base:
                 await self.hooks.told()
 
     def wake(self) -> None:
-        """Look for work now."""
+        """Look for work now, and at the clock of the database: a test may have moved it."""
+        self.committer.clock.distrust()
+        self._look()
+
+    def _look(self) -> None:
         if self._worker is not None:
             self._worker.wake()
 
     def _announce(self) -> None:
-        self.wake()
+        self._look()
         self._notifier.hint()
 
     def stats(self) -> Stats:

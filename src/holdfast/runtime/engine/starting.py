@@ -190,11 +190,14 @@ class Starting(Reading):
             fresh,
             NewInstance(start.input, start.business_key, start.attributes, start.created_by),
         )
-        view = self.committer.snapshots.local[start.id] = pending(start)
+        local = self.committer.snapshots.local
+        view = local[start.id] = pending(start)
         try:
             outcome = await self.committer.apply(item)
         except BaseException:
-            self.committer.snapshots.local.pop(start.id, None)
+            local.pop(start.id, None)
             raise
         stored = msgspec.structs.replace(view, created_at=to_datetime(outcome.now))
+        if start.id in local:
+            local[start.id] = stored
         return current(stored, outcome.instance or fresh, outcome.now)
