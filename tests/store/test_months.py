@@ -48,12 +48,14 @@ def test_a_statement_of_a_month_names_its_partitions_and_differs_in_nothing_else
 def test_the_columns_that_say_where_a_step_lies_are_moments(name: str) -> None:
     """By the names the statement gives its columns, and none of them is left out."""
     text = SQL.all[name].sql.decode()
-    columns = re.search(r"as u\(([^)]*)\)", text)
-    assert columns is not None
-    found = [column.strip() for column in columns[1].split(",")]
-    kinds = re.findall(r"\$\d+::([a-z]+)\[\]", text)[: len(found)]
-    moments = {place for place, (kind, column) in enumerate(zip(kinds, found, strict=True))
-               if kind == "timestamptz" and column != "ripe_at"}  # fmt: skip
+    lists = re.findall(r"unnest\(([^)]*)\)\s+as \w+\(([^)]*)\)", text)
+    assert lists
+    moments = {
+        int(number) - 1
+        for parameters, columns in lists
+        for (number, kind), column in zip(re.findall(r"\$(\d+)::([a-z]+)", parameters), columns.split(","), strict=True)
+        if kind == "timestamptz" and column.strip() != "ripe_at"
+    }
     assert set(MONTHLY[name]) == moments
 
 
