@@ -166,3 +166,4 @@ async def test_an_error_is_kept_with_its_code_and_traceback(engine: Engine) -> N
     [step] = [s for s in await engine.steps(instance.id) if s.name == "charge"]
     assert (step.status, step.error["code"], step.error["message"]) == ("rolled_back", "CARD_DECLINED", "no credit")
     assert "Declined" in step.error["detail"]["traceback"]
+    assert step.error["detail"]["traceback"].startswith(f'  File "{__file__}"'), "from the handler on"

@@ -121,7 +121,7 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
     if not undos:  # else the rows of the compensations tell that there is a plan
         turn.control("plan", {"save_point": past.save_point})
     turn.note("rollback_planned", detail={"compensations": len(undos), "save_point": past.save_point})
-    turn.rollback = msgspec.structs.replace(rollback, plan=Undos(undos, worth_keeping(inputs)))
+    turn.rollback = msgspec.structs.replace(rollback, plan=Undos(undos, worth_keeping(inputs)), first=b"")
     run_next(turn)
 
 

@@ -96,7 +96,7 @@ class Rollback(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     target: InstanceStatus  # what it will be when all is taken back
     reason: str | None = None
     by: str | None = None
-    first: bytes = b""  # the step that failed: its own compensation comes first
+    first: bytes = b""  # the step that failed, until there is a plan: its own compensation comes first
     to_root: bool = False  # past every save point
     plan: Undos | None = None  # what is still to be run, the present one first
     broken: bool = False  # a compensation ran out of calls

@@ -47,7 +47,7 @@ class Undoing:
         if self.rollback is None or not self.is_planned:
             return self.rollback
         plan = Undos(_undo(row, self._fences[row.path]) for row in self._rows.values())
-        return msgspec.structs.replace(self.rollback, plan=plan)
+        return msgspec.structs.replace(self.rollback, plan=plan, first=b"")
 
     def tokens(self) -> dict[str, Token]:
         row = next(iter(self._rows.values()), None)

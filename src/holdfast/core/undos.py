@@ -78,8 +78,8 @@ class Undos:
 
     @property
     def rest(self) -> Undos:
-        rest = Undos()
-        rest._all, rest._inputs, rest._present = self._all, self._inputs, self._present + 1
+        rest = Undos.__new__(Undos)
+        rest._all, rest._inputs, rest._present, rest._unread = self._all, self._inputs, self._present + 1, 0
         return rest
 
     @property

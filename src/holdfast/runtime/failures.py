@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
 import linecache
+import os
 import traceback
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import dropwhile
+from pathlib import Path
+from types import FrameType
+from typing import Final
 
 from holdfast.core.signals import Failure, WorkFailed
 from holdfast.errors import PayloadError
@@ -18,6 +23,7 @@ MOST_NAME = 200
 MOST_MESSAGE = 4000
 MOST_TRACE = 8000
 MOST_FRAMES = 6
+_OURS: Final = (f"{Path(__file__).parent}{os.sep}", concurrent.futures.thread.__file__)
 
 
 class StepTimeout(TimeoutError):
@@ -93,12 +99,19 @@ def _lines(failure: BaseException) -> list[str]:
 
 
 def _frames(failure: BaseException) -> list[str]:
-    frames = deque(traceback.walk_tb(failure.__traceback__), MOST_FRAMES)
+    """From the handler on: how the engine got there helps nobody, unless it is all there is."""
+    called = list(traceback.walk_tb(failure.__traceback__))
+    inside = list(dropwhile(_is_ours, called))
+    frames = (inside or called)[-MOST_FRAMES:]
     return [
         f'  File "{frame.f_code.co_filename}", line {number}, in {frame.f_code.co_name}\n'
         f"    {linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()}\n"
         for frame, number in frames
     ]
+
+
+def _is_ours(frame: tuple[FrameType, int]) -> bool:
+    return frame[0].f_code.co_filename.startswith(_OURS)
 
 
 def _words(failure: BaseException) -> str:
