@@ -46,7 +46,7 @@ def witness(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witn
     async def observed(self: Committer, session: Session, plan: Plan) -> None:
         now = plan.locked.now
         for id, entry in plan.rollbacks.items():
-            remembered = self.trails.past_of(entry, now)
+            remembered = self.trails.past_of(entry)
             reader = await Session.open(holdfast_dsn)
             stored = (await read_past(reader, [entry], now))[id]
             await reader.close()

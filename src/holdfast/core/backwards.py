@@ -14,7 +14,7 @@ from holdfast.core.state import ROOT
 from holdfast.core.status import StepStatus
 
 LATE: Final = "@late"  # the control row of a handler that succeeded after its branch had lost the race
-_DONE: Final = frozenset({StepStatus.COMPLETED, StepStatus.CONFIRMED, StepStatus.FAILED})
+DONE: Final = frozenset({StepStatus.COMPLETED, StepStatus.CONFIRMED, StepStatus.FAILED})
 _PASSED: Final = FORWARD, StepStatus.COMPLETED  # a save point that counts
 
 
@@ -40,7 +40,7 @@ def executed(program: Program, steps: list[PastStep], *, to_root: bool) -> Past:
     for step in steps:
         if step.kind != FORWARD or (point is not None and _moment(step) <= _moment(point)):
             continue
-        if step.status in _DONE:
+        if step.status in DONE:
             done.append(step)
         elif step.id in late:
             done.append(msgspec.structs.replace(step, output=late[step.id]))

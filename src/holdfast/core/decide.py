@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.core import control, events, migrate, requeue, rerun, results, rollback, timers, verdicts
+from holdfast.core import control, events, migrate, requeue, rerun, results, rollback, timers, turnaround, verdicts
 from holdfast.core.acting import unsigned
 from holdfast.core.decision import Decision, Facts
 from holdfast.core.finish import finish
@@ -61,6 +61,11 @@ def decide(program: Program, instance: Instance, signal: Signal, facts: Facts) -
             plain = take_back(program, instance, signal, facts)
     elif type(signal) is Started:
         plain = begin(program, instance, signal, facts)
+    elif type(signal) is WorkFailed:
+        if instance.status is RUNNING:
+            plain = turnaround.fail(program, instance, signal, facts)
+    elif type(signal) is HistoryRead:
+        plain = turnaround.plan(program, instance, signal, facts)
     return decide_at_length(program, instance, signal, facts) if plain is None else plain
 
 

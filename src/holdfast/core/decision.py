@@ -252,7 +252,7 @@ class History(msgspec.Struct, frozen=True, gc=False):
 
 
 Need = EarlyEvents | Call | History
-Plain = Literal["", "begin", "advance", "finish", "undo", "undone"]
+Plain = Literal["", "begin", "advance", "finish", "fail", "plan", "undo", "undone"]
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

@@ -69,11 +69,11 @@ def _go_on(
         state.ghosts,
     )  # fmt: skip
     return _decision(
-        _after(instance, version, instance.status, instance.reason, after),
+        later(instance, version, instance.status, instance.reason, after),
         _close(token, version, signal.raw),
         [
-            _event(version, 1, "compensation_completed", done),
-            _event(version, 2, "compensation_started", undo),
+            undo_event(version, 1, "compensation_completed", done),
+            undo_event(version, 2, "compensation_started", undo),
         ],
         [
             Dispatch(
@@ -97,10 +97,10 @@ def _end(
     status = _FAILED if rollback.broken else rollback.target
     actor = SYSTEM.id
     return _decision(
-        _after(instance, version, status, rollback.reason, EMPTY),
+        later(instance, version, status, rollback.reason, EMPTY),
         _close(token, version, signal.raw),
         [
-            _event(version, 1, "compensation_completed", done),
+            undo_event(version, 1, "compensation_completed", done),
             Event(version, 2, "rollback_completed", None, None, actor, encode({"broken": rollback.broken})),
             Event(
                 version, 3, f"instance_{status}", None, None, actor,
@@ -123,12 +123,13 @@ def _close(token: Token, version: int, raw: bytes) -> Closed:
     return Closed(token.step, token.at, STEP_COMPLETED, "completed", version, 0, None, raw, node=token.node)
 
 
-def _event(version: int, ordinal: int, type: str, undo: Undo) -> Event:
+def undo_event(version: int, ordinal: int, type: str, undo: Undo) -> Event:
     name = token_id(undo.path, undo.hop)
     return Event(version, ordinal, type, undo.node, name, SYSTEM.id, b'{"undoes":"%b"}' % undo.of.hex().encode())
 
 
-def _after(before: Instance, version: int, status: InstanceStatus, reason: str | None, state: State) -> Instance:
+def later(before: Instance, version: int, status: InstanceStatus, reason: str | None, state: State) -> Instance:
+    """The instance on its way back; what it has gathered stays as it is."""
     return Instance(
         before.id, before.org, before.definition, before.flow, before.flow_version, version, status, state, before.data,
         reason, before.entity_version, before.parent, before.parent_token, before.trace, before.created, before.starter,

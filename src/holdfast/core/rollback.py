@@ -22,7 +22,7 @@ from holdfast.core.ids import COMPENSATE, letter_id, receipt_key, step_id, token
 from holdfast.core.program import Place
 from holdfast.core.scopes import WORKFLOW_STOPPED, awaits_child, cancel_children, cancel_token, is_out
 from holdfast.core.signals import Failure, HistoryRead, PastStep
-from holdfast.core.state import Rollback, Token
+from holdfast.core.state import Instance, Rollback, Token
 from holdfast.core.status import TERMINAL, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import NULL, Turn, about, counted, encode
 from holdfast.core.undos import Undo, Undos, detail_of, worth_keeping
@@ -107,7 +107,7 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
         undo = None if place is None else place.node.undo
         is_evidence = step.status == _CANCELLED
         if undo is not None:
-            raw = _what_was_done(step)
+            raw = what_was_done(step)
             undos.append(
                 open_compensation(
                     turn, places[undo], step.path, step.hop, step.id, step.at, fences[step.path], len(undos), raw,
@@ -135,7 +135,7 @@ def _highest_fences(steps: list[PastStep]) -> dict[str, int]:
     return fences
 
 
-def _what_was_done(step: PastStep) -> bytes:
+def what_was_done(step: PastStep) -> bytes:
     return b'{"input":%b,"output":%b}' % (step.input or NULL, step.output or NULL)
 
 
@@ -154,18 +154,36 @@ def open_compensation(
     is_evidence: bool = False,
 ) -> Undo:
     """The row of a compensation that is still to run; its receipt makes it the only one of its kind."""
-    instance, now, token = turn.instance, turn.now, token_id(path, hop)
-    key = receipt_key(instance.id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
-    id = step_id(now, key, instance.id[15])
     detail = detail_of(ordinal, of, of_at, is_evidence=is_evidence)
-    turn.opened.append(
-        Opened(
-            id, place.id, place.behaviour, path, hop, token, key, run, turn.version, turn.seq, "rollback",
-            _PENDING, raw, fence, 0, detail, COMPENSATE,
-        )
-    )  # fmt: skip
+    row = compensation_row(
+        turn.instance, place, path, hop, run, turn.version, turn.seq, turn.now, raw, detail, _PENDING, fence, 0
+    )
+    turn.opened.append(row)
     turn.seq += 1
-    return Undo(place.id, path, hop, id, now, of, of_at, fence, run, is_evidence)  # fmt: skip
+    return Undo(place.id, path, hop, row.id, turn.now, of, of_at, fence, run, is_evidence)
+
+
+def compensation_row(
+    instance: Instance,
+    place: Place,
+    path: str,
+    hop: int,
+    run: int,
+    version: int,
+    ordinal: int,
+    now: int,
+    raw: bytes,
+    detail: bytes,
+    status: StepStatus,
+    fence: int,
+    calls: int,
+) -> Opened:
+    id, token = instance.id, token_id(path, hop)
+    key = receipt_key(id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
+    return Opened(
+        step_id(now, key, id[15]), place.id, place.behaviour, path, hop, token, key, run, version, ordinal,
+        "rollback", status, raw, fence, calls, detail, COMPENSATE,
+    )  # fmt: skip
 
 
 # --- run ----------------------------------------------------------------------------------------------------------

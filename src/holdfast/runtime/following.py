@@ -51,7 +51,7 @@ async def follow(plan: Plan, session: Session, program: Program, entry: Entry, d
 def plan_known_rollbacks(plan: Plan, trails: Trails) -> None:
     """Those of instances whose history this process remembers; the others are left."""
     for id, entry in list(plan.rollbacks.items()):
-        past = trails.past_of(entry, plan.locked.now)
+        past = trails.past_of(entry)
         if past is not None:
             del plan.rollbacks[id]
             _plan_rollback(plan, entry, past)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.decision import Decision, Opened
+from holdfast.core.decision import Closed, Decision, Opened
 from holdfast.core.signals import PastStep
 from holdfast.core.status import STEP_COMPLETED
 from holdfast.store.commit import Entry
-from holdfast.store.history import past_step, with_decisions
+from holdfast.store.history import past_step
 
 if TYPE_CHECKING:
     from holdfast.runtime.plan import Plan
@@ -48,9 +48,10 @@ class Trail:
     def is_small(self) -> bool:
         return self.size <= LARGEST and len(self.opened) <= LONGEST
 
-    def steps(self) -> list[PastStep]:
+    def steps(self, failed: Closed) -> list[PastStep]:
+        """All of them as they are once the last one has failed."""
         done = zip(self.opened, self.outputs, strict=False)
-        last = past_step(*self.opened[-1])
+        last = past_step(*self.opened[-1], failed.status, failed.output)
         return [*(past_step(opened, at, STEP_COMPLETED, output) for (opened, at), output in done), last]
 
 
@@ -73,14 +74,17 @@ class Trails:
                 return
         del self._of[id]
 
-    def past_of(self, entry: Entry, now: int) -> list[PastStep] | None:
+    def past_of(self, entry: Entry) -> list[PastStep] | None:
         """All steps of an instance whose last one has just failed; None: they have to be read."""
         trail, failed = self._of.get(entry.before.id), entry.decisions[0]
-        if trail is None or trail.version != entry.before.version or len(failed.released) != 1:
+        if trail is None or trail.version != entry.before.version:
             return None
-        if failed.released[0].fence != trail.opened[-1][0].fence:  # somebody else had it in between
+        if len(entry.decisions) > 1 or failed.plain != "fail":
             return None
-        return with_decisions(trail.steps(), entry.decisions, now)
+        last = trail.opened[-1][0]
+        if last.id != failed.closed[0].id or last.fence != failed.released[0].fence:  # somebody else had it in between
+            return None
+        return trail.steps(failed.closed[0])
 
     def _begin(self, id: bytes) -> Trail:
         """The oldest goes when there are too many."""

@@ -97,7 +97,7 @@ class _Rows:
         """A plain decision is a row of one statement; what is unusual, or not to be run here, goes the long way."""
         decision = entry.decisions[0]
         plain = decision.plain
-        if len(entry.decisions) > 1 or not plain or not self.batch.worker:
+        if len(entry.decisions) > 1 or plain not in _ROWS or not self.batch.worker:
             self._add_unusual(entry)
         elif plain == "finish":
             self.tables["finish_instances"].append(finished(decision))
@@ -313,6 +313,7 @@ class _Rows:
         return suited(name, rows, self.batch.month).rows(rows, *_ORDER[name](self.batch, rows))
 
 
+_ROWS: Final = frozenset({"begin", "advance", "finish", "undo", "undone"})  # plain decisions that are a row each
 _STILL_OPEN: Final = (None, None, None, None, None, None, None, None)
 
 _Scalars = Callable[[Batch, Sequence[Any]], tuple[Any, ...]]

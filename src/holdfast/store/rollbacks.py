@@ -68,6 +68,12 @@ def is_plain_rollback(before: Instance, decisions: list[Decision], leases: Calla
     if len(decisions) != 2:
         return False
     failed, plan = decisions
+    was_plain = failed.plain == "fail" and plan.plain == "plan"
+    return (was_plain or _is_like_plain(before, failed, plan)) and leases(plan.dispatches[0])
+
+
+def _is_like_plain(before: Instance, failed: Decision, plan: Decision) -> bool:
+    """Decided at length, but nothing came of it that would not fit: forks that were over, say."""
     return (
         len(failed.closed) == len(failed.released) == len(plan.dispatches) == 1
         and bool(plan.opened)
@@ -81,7 +87,6 @@ def is_plain_rollback(before: Instance, decisions: list[Decision], leases: Calla
         and all(map(_is_plain_compensation, plan.opened))
         and plan.dispatches[0].path == failed.released[0].path
         and plan.dispatches[0].input is not None
-        and leases(plan.dispatches[0])
         and not (_has_more(failed) or _has_more(plan) or failed.moved)
     )
 

@@ -8,6 +8,8 @@ it in the same flush. A Parse behind an error in a pipeline is skipped, so only 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -39,6 +41,7 @@ _CONTROL: Final = {
 TEXTS.update(_CONTROL)
 _AT_FIRST: Final = (*_CONTROL, SQL.find_definition.name)  # whether the schema is there and may be used shows at once
 _READ_ONLY: Final = "25006"
+ROOM: Final = 2**20
 SILENCE = 30.0  # seconds without a byte after which a connection counts as lost; no wait of ours is nearly as long
 _ALREADY_PREPARED: Final = "42P05"
 _UNFIT: Final = ("42", "3F")  # names that are not there, or that the login may not use
@@ -90,6 +93,7 @@ class Session:
     async def open_settled(cls, dsn: str) -> Session:
         """For transactions that begin as store/pins.py says, and for nothing else."""
         self = await cls.open(dsn)
+        _widen(self._pg.socket)
         try:
             await self._settle()
         except BaseException:
@@ -319,6 +323,14 @@ class PooledSession(Session):
         for name, parameters in queries:
             send(TEXTS[name], parameters, None, _FORMATS[len(parameters)], _BINARY)
         return await self._collect([query.name for query in queries])
+
+
+def _widen(descriptor: int) -> None:
+    """Room for the largest batch. What a socket does not take at once waits for a turn of the loop, the server for it,
+    and a local socket takes a fifth of a megabyte. Others widen by themselves; what the system forbids is cut."""
+    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        if duplicate.family == socket.AF_UNIX:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
 
 
 def _suited(dsn: str, relayed: bool) -> type[Session]:

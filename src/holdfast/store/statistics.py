@@ -29,14 +29,16 @@ HOUR: Final = 3_600_000_000
 
 Key = tuple[str, str, int, str, str]  # org, flow, version, node, outcome
 
+_TAKEN_BACK: Final = "rolled_back"
 # Events that no closed row tells, by what they count as.
 _BY_EVENT: Final = {
     "instance_started": STARTED,
-    "rollback_completed": "rolled_back",
+    "rollback_completed": _TAKEN_BACK,
     "step_retried": "retried",
     "compensation_retried": "retried",
 }
 _UNCOUNTED: Final = frozenset({"end", "control"})
+_ONLY_CLOSE: Final = frozenset({"advance", "fail", "plan"})  # plain decisions that count for the steps they close
 
 
 class Counted(Protocol):
@@ -91,7 +93,10 @@ class Tally:
                     except KeyError:
                         durations[key] = [now - closed.at]
                 plain = decision.plain
-                if plain == "advance":  # nearly every decision, and nothing else is to be counted about it
+                if plain in _ONLY_CLOSE:  # nearly every decision, and nothing else is to be counted about it
+                    continue
+                if plain == "undo":
+                    self._count(after, decision.moved[0].node, _TAKEN_BACK)
                     continue
                 if after.status in TERMINAL and status not in TERMINAL:
                     key = (after.org, after.flow, after.flow_version, FLOW, after.status)
@@ -101,15 +106,21 @@ class Tally:
                 status = after.status
 
     def _add_events(self, decision: Decision) -> None:
-        after, counts = decision.instance, self._counts
-        found = [(m.node, m.status) for m in decision.moved if m.node and m.status == "rolled_back"]
-        if decision.plain != "undo":  # that has no event that is counted
-            found += [(e.node or FLOW, _BY_EVENT[e.type]) for e in decision.events if e.type in _BY_EVENT]
+        after = decision.instance
+        for moved in decision.moved:
+            if moved.node and moved.status == _TAKEN_BACK:
+                self._count(after, moved.node, _TAKEN_BACK)
+        for event in decision.events:
+            if event.type in _BY_EVENT:
+                self._count(after, event.node or FLOW, _BY_EVENT[event.type])
         if not decision.plain:
-            found += [(o.node, o.status) for o in decision.opened if o.closed and o.behaviour not in _UNCOUNTED]
-        for node, outcome in found:
-            key = (after.org, after.flow, after.flow_version, node, outcome)
-            counts[key] = counts.get(key, 0) + 1
+            for opened in decision.opened:
+                if opened.closed and opened.behaviour not in _UNCOUNTED:
+                    self._count(after, opened.node, opened.status)
+
+    def _count(self, instance: Instance, node: str, outcome: str) -> None:
+        key = (instance.org, instance.flow, instance.flow_version, node, outcome)
+        self._counts[key] = self._counts.get(key, 0) + 1
 
     def rows(self) -> list[tuple[str, bytes]]:
         """One row per organisation: (flow, version, node, outcome, (bar, count, total, least, most) …)."""
