@@ -21,7 +21,7 @@ from holdfast.store.statements import SQL, Query
 
 _FAILED: Final = ["step_failed", "rollback_started"]
 _PLANNED: Final = ["rollback_planned", "compensation_started"]
-_WIDTHS: Final = (28, 5, 16)  # columns of an instance, of a step that moves, of a compensation
+_WIDTHS: Final = (27, 5, 16)  # columns of an instance, of a step that moves, of a compensation
 
 
 class Rollbacks:
@@ -43,7 +43,7 @@ class Rollbacks:
             else:
                 self.moved.append((id, bucket, move.at, move.id, move.status))
         self.begun.append(
-            (id, bucket, org, before.entity_version, after.version, encode_state(after.state), after.reason,
+            (id, bucket, org, after.version, encode_state(after.state), after.reason,
              failed.error, dispatch.path, failed.released[0].fence, dispatch.fence, dispatch.step, dispatch.queue,
              dispatch.timeout, closed.id, closed.at, status, closed.outcome, closed.closing, told_failed.node,
              told_failed.token, told_failed.detail, told_start.detail, told_plan.detail, told_plan.ordinal,
@@ -59,7 +59,7 @@ class Rollbacks:
         groups = zip((self.begun, self.moved, self.planned), _WIDTHS, strict=True)
         columns = [column for rows, width in groups for column in _columns(rows, width)]
         statement = SQL.begin_rollbacks
-        if month is not None and month.has_all([*(row[15] for row in self.begun), *(row[2] for row in self.moved)]):
+        if month is not None and month.has_all([*(row[14] for row in self.begun), *(row[2] for row in self.moved)]):
             statement = statement.in_month(month.name)
         return statement.arrays(columns, now, worker, len(self.begun), len(self.moved))
 
