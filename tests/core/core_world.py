@@ -6,6 +6,7 @@ Whatever the store guards (fences of work rows, ids of signals) is guarded here 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -77,7 +78,7 @@ class World:
         self.effects: dict[bytes, str] = {}
         self.tasks: dict[bytes, str] = {}  # open ones, by node
         self.inbox: list[EventArrived] = []
-        self.plain = 0  # decisions made the short way
+        self.plain = Counter[str]()  # decisions made the short way, by kind
         self.applied: list[Signal] = []
         self.events = 0
         self.letters: dict[bytes, Letter] = {}
@@ -113,7 +114,7 @@ class World:
         if self.instance.status not in TERMINAL and not self._is_stopping:
             self.deliver(Cancel("enough"))
         self._work_off()
-        self._check_taken_back()
+        self.check_taken_back()
         for letter in list(self.letters.values()):
             if letter.source == "compensation":
                 self._compensate_again(letter)
@@ -138,7 +139,7 @@ class World:
         self._work_off()
         assert self.instance.status == before
 
-    def _check_taken_back(self) -> None:
+    def check_taken_back(self) -> None:
         """Of what was done since the save point nothing stands; compensations ran once each, newest first."""
         rows = sorted(self.table.rows.values(), key=lambda row: (row.opened_version, row.opened_ordinal))
         turn = _turn_back(rows)
@@ -294,9 +295,10 @@ class World:
         while True:
             decision = decide(self.program, self.instance, signal, facts)
             if decision.plain:
-                self.plain += 1
+                self.plain[decision.plain] += 1
                 at_length = decide_at_length(self.program, self.instance, signal, facts)
                 assert msgspec.structs.replace(decision, plain="") == at_length, "the short way, the same decision"
+                assert _inputs_to_come(decision) == _inputs_to_come(at_length), "and the same in memory"
             calls = [need for need in decision.needs if isinstance(need, Call)]
             if not calls:
                 return decision
@@ -490,3 +492,13 @@ ACTIONS = (
     *[World.resume] * 2,
     *[World.requeue] * 2,
 )
+
+
+def _inputs_to_come(decision: Decision) -> list[bytes | None]:
+    """What is known of the inputs of compensations; plans that differ in it alone are equal."""
+    rollback = decision.instance.state.rollback
+    plan, inputs = None if rollback is None else rollback.plan, list[bytes | None]()
+    while plan:
+        inputs.append(plan.input)
+        plan = plan.rest
+    return inputs

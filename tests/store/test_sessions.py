@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 
@@ -102,3 +103,18 @@ async def test_a_statement_that_does_not_fit_the_schema_says_so(session: Session
         await session.once(SQL.list_workers.one(10))
     assert (refusal.value.code, "list_workers" in refusal.value.message) == ("SCHEMA_MISMATCH", True)
     await session.once(SQL.read_clock.one())  # the transaction was left in order
+
+
+def room(descriptor: int) -> int:
+    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        return duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+async def test_a_lane_has_room_for_a_batch(session: Session, holdfast_dsn: str) -> None:
+    """A local socket takes less than a batch of rollbacks unless it is told to; one over the network grows by itself."""
+    lane = await Session.open_settled(holdfast_dsn)
+    descriptor = lane._pg.socket
+    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        is_local = duplicate.family == socket.AF_UNIX
+    assert room(descriptor) > room(session._pg.socket) if is_local else room(descriptor) == room(session._pg.socket)
+    await lane.close()
