@@ -111,7 +111,7 @@ def room(descriptor: int) -> int:
 
 
 async def test_a_lane_has_room_for_a_batch(session: Session, holdfast_dsn: str) -> None:
-    """A local socket takes less than a batch of rollbacks unless it is told to; one over the network grows by itself."""
+    """A local socket takes less than a batch of rollbacks unless told to; one over the network grows by itself."""
     lane = await Session.open_settled(holdfast_dsn)
     descriptor = lane._pg.socket
     with socket.socket(fileno=os.dup(descriptor)) as duplicate:
