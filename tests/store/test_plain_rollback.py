@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,9 +26,11 @@ from holdfast.store.history import read_past
 from holdfast.store.session import Session
 from holdfast.store.statements import LONELY, SQL, base_name
 from holdfast.testing import copied_database
+from running import until
 
 pytestmark = pytest.mark.anyio
 
+WAITERS = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 TABLES = ("instances", "steps", "step_receipts", "work", "events", "statistics_deltas", "dead_letters", "timers")
 RAW = b'{"n": 1}'
 ID = new_id()
@@ -190,3 +193,23 @@ async def test_a_compensation_that_is_not_leased_here_goes_the_long_way(holdfast
         await commit(session, batch(now, await life.failed(now), leases=lambda _: False))
     [[work]] = snapshot(holdfast_dsn)["work"]
     assert (work["worker"], work["queue"]) == (None, "unship")
+
+
+@pytest.mark.parametrize("stride", ["begin_rollbacks", "undo_steps", "end_rollbacks"])
+async def test_the_instance_is_locked_before_anything_else(holdfast_dsn: str, stride: str) -> None:
+    """Its parts take their rows from the parameters and not from one another, so their order is worth a look."""
+    async with opened(holdfast_dsn) as session:
+        life, now = Life(session, saga(last_has_one=True), plain=True), await read_now(session)
+        await until_it_fails(life, now)
+        entry = await life.failed(now)
+        while names(batch(now, entry)) != [stride]:
+            await life.commit(entry, now)
+            entry = life.done(now)
+        with psycopg.connect(holdfast_dsn) as holder, psycopg.connect(holdfast_dsn, autocommit=True) as db:
+            holder.execute("select from holdfast.instances for update")
+            waiting = asyncio.create_task(life.commit(entry, now))
+            await until(lambda: db.execute(WAITERS).fetchone())
+            for table in ("work", "steps"):
+                assert db.execute(f"select from holdfast.{table} for update nowait".encode()).fetchall()
+            holder.rollback()
+            await waiting

@@ -105,16 +105,15 @@ async def test_a_statement_that_does_not_fit_the_schema_says_so(session: Session
     await session.once(SQL.read_clock.one())  # the transaction was left in order
 
 
-def room(descriptor: int) -> int:
-    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-        return duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+def room(session: Session) -> tuple[int, bool]:
+    """What its socket takes at once, and whether that leads to this machine only."""
+    with socket.socket(fileno=os.dup(session._pg.socket)) as twin:  # pyright: ignore[reportPrivateUsage]
+        return twin.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF), twin.family == socket.AF_UNIX
 
 
 async def test_a_lane_has_room_for_a_batch(session: Session, holdfast_dsn: str) -> None:
     """A local socket takes less than a batch of rollbacks unless told to; one over the network grows by itself."""
     lane = await Session.open_settled(holdfast_dsn)
-    descriptor = lane._pg.socket
-    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-        is_local = duplicate.family == socket.AF_UNIX
-    assert room(descriptor) > room(session._pg.socket) if is_local else room(descriptor) == room(session._pg.socket)
+    (wide, is_local), (usual, _) = room(lane), room(session)
     await lane.close()
+    assert wide > usual if is_local else wide == usual
