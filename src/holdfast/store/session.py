@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from itertools import takewhile
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -61,6 +62,11 @@ class Disconnected(Exception):
     """The connection is gone; whether a COMMIT under way took effect must be read, never assumed."""
 
 
+Answer = list[PGresult] | DatabaseError  # of a transaction
+_Sent = TypeVar("_Sent")
+_Answered = TypeVar("_Answered")
+
+
 class Session:
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
@@ -71,7 +77,6 @@ class Session:
         self._watch: asyncio.TimerHandle | None = None
         self._socket: int | None = None
         self._lock = asyncio.Lock()
-        self._turn = asyncio.Lock()
         self._out_of_step = False
         self._known: set[bytes] = set()  # what is prepared on this connection
         self.is_settled = False  # what pins.py sets for a transaction is set for all of them
@@ -150,11 +155,14 @@ class Session:
 
     async def run(self, queries: Sequence[Query]) -> list[PGresult]:
         """One flush: a result per query, or the first error once everything has been read."""
+        return await self._attended(self._exchange, queries)
+
+    async def _attended(self, exchange: Callable[[_Sent], Awaitable[_Answered]], sent: _Sent) -> _Answered:
         async with self._lock:
             if self._out_of_step:
                 raise Disconnected("this connection was given up")
             try:
-                return await self._exchange(queries)
+                return await exchange(sent)
             except psycopg.OperationalError as failure:
                 self._give_up()
                 raise Disconnected(str(failure)) from None
@@ -168,14 +176,15 @@ class Session:
                 raise
 
     async def once(self, *queries: Query) -> list[PGresult]:
-        """A transaction of its own in one flush; concurrent callers take turns."""
-        async with self._turn:
-            try:
-                results = await self.run([BEGIN, *queries, COMMIT])
-            except (DatabaseError, StoreError):
-                await self.run([ROLLBACK])
-                raise
-            return results[1:-1]
+        """A transaction of its own in one flush."""
+        [answer] = await self.each([queries])
+        if isinstance(answer, DatabaseError):
+            raise answer
+        return answer
+
+    async def each(self, transactions: Sequence[Sequence[Query]]) -> list[Answer]:
+        """Transactions of their own, all in one flush: what each was answered, or why it was refused."""
+        return await self._attended(self._exchange_each, [[BEGIN, *queries, COMMIT] for queries in transactions])
 
     @asynccontextmanager
     async def lend(self, *, blocking: bool) -> AsyncGenerator[LentConnection | BlockingLentConnection]:
@@ -212,13 +221,58 @@ class Session:
         return self._pg.transaction_status == pq.TransactionStatus.INERROR
 
     async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
-        names = [query.name for query in queries]
-        if not self._known.issuperset(names):
+        if not self._knows(queries):
             return await self._exchange_new(queries)
+        return await self._collect(self._send(queries))
+
+    async def _exchange_each(self, flights: Sequence[Sequence[Query]]) -> list[Answer]:
+        """What stands behind one that was refused met a transaction that was not over yet: it is sent again."""
+        answers: list[Answer] = []
+        while len(answers) < len(flights):
+            answers += await self._exchange_some(flights[len(answers) :])
+        return answers
+
+    async def _exchange_some(self, flights: Sequence[Sequence[Query]]) -> list[Answer]:
+        """The answers up to the first that was refused, or to what is met for the first time."""
+        known = list(takewhile(self._knows, flights))
+        if not known:
+            return [await self._exchange_one(flights[0])]
+        names = list[list[bytes]]()
+        for flight in known:
+            names.append(self._send(flight))
+            self._pg.pipeline_sync()
+        results: list[list[PGresult]] = [[] for _ in known]
+        errors = await self._read(names, results)
+        refused = next((place for place, error in enumerate(errors) if error is not None), len(known))
+        answers: list[Answer] = [answered[1:-1] for answered in results[:refused]]
+        return answers if refused == len(known) else [*answers, await self._ended(errors[refused])]
+
+    async def _exchange_one(self, flight: Sequence[Query]) -> Answer:
+        try:
+            return (await self._exchange(flight))[1:-1]
+        except DatabaseError as error:
+            return await self._ended(error)
+        except StoreError:
+            await self._exchange([ROLLBACK])
+            raise
+
+    async def _ended(self, error: DatabaseError | None) -> DatabaseError:
+        """The transaction that this was said about is over."""
+        assert error is not None
+        if error.sqlstate == _READ_ONLY:
+            raise error
+        await self._exchange([ROLLBACK])
+        return error
+
+    def _knows(self, queries: Sequence[Query]) -> bool:
+        return self._known.issuperset([query.name for query in queries])
+
+    def _send(self, queries: Sequence[Query]) -> list[bytes]:
+        """The names of what will be answered."""
         send = self._pg.send_query_prepared
         for name, parameters in queries:
             send(name, parameters, _FORMATS[len(parameters)], _BINARY)
-        return await self._collect(names)
+        return [query.name for query in queries]
 
     async def _exchange_new(self, queries: Sequence[Query]) -> list[PGresult]:
         """As above, with statements that this connection meets for the first time."""
@@ -246,13 +300,23 @@ class Session:
 
     async def _collect(self, names: Sequence[bytes], into: list[PGresult] | None = None) -> list[PGresult]:
         """End the flush and read a result per name."""
+        self._pg.pipeline_sync()
+        results: list[PGresult] = [] if into is None else into
+        [error] = await self._read([names], [results])
+        if error is not None:
+            raise error
+        return results
+
+    async def _read(
+        self, flights: Sequence[Sequence[bytes]], into: Sequence[list[PGresult]]
+    ) -> list[DatabaseError | None]:
+        """The results of what was sent, Sync by Sync, and the first error of each flight."""
         pg = self._pg
-        pg.pipeline_sync()
         writing = pg.flush() != 0
         if writing:  # more than the socket takes: read while writing, or both sides would wait
             self._loop.add_writer(pg.socket, self._ready)
-        results: list[PGresult] = [] if into is None else into
-        error: DatabaseError | None = None
+        errors: list[DatabaseError | None] = [None] * len(flights)
+        place, names, results = 0, flights[0], into[0]
         self._heard = self._loop.time()
         if self._watch is None:  # one outlives many exchanges: setting and cancelling one each would cost every commit
             self._watch = self._loop.call_later(SILENCE, self._listen)
@@ -263,13 +327,15 @@ class Session:
                     if result is None:
                         continue
                     if result.status == pq.ExecStatus.PIPELINE_SYNC:
-                        if error is not None:
-                            raise error
-                        return results
+                        place += 1
+                        if place == len(flights):
+                            return errors
+                        names, results = flights[place], into[place]
+                        continue
                     if len(results) == len(names):  # instead of the end of the flush: the connection is being closed
                         raise psycopg.OperationalError(result.get_error_message())
-                    if result.status == pq.ExecStatus.FATAL_ERROR and error is None:
-                        error = _error(result, names[len(results)])
+                    if result.status == pq.ExecStatus.FATAL_ERROR and errors[place] is None:
+                        errors[place] = _error(result, names[len(results)])
                     results.append(result)
                 self._waiting = self._loop.create_future()
                 await self._waiting
@@ -318,11 +384,14 @@ class PooledSession(Session):
     async def _settle(self) -> None:
         """Nor would a setting."""
 
-    async def _exchange(self, queries: Sequence[Query]) -> list[PGresult]:
+    def _knows(self, queries: Sequence[Query]) -> bool:
+        return True
+
+    def _send(self, queries: Sequence[Query]) -> list[bytes]:
         send = self._pg.send_query_params
         for name, parameters in queries:
             send(TEXTS[name], parameters, None, _FORMATS[len(parameters)], _BINARY)
-        return await self._collect([query.name for query in queries])
+        return [query.name for query in queries]
 
 
 def _widen(descriptor: int) -> None:

@@ -17,7 +17,7 @@ from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.worker import Worker
 from holdfast.store.lease import Lease
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, PooledSession, Session
+from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session
 from holdfast.store.statements import SQL, Query, base_name
 from holdfast.testing.failpoints import STATEMENT_AFTER, STATEMENT_BEFORE, InjectedFault, meet, meet_blocking
 
@@ -37,7 +37,7 @@ def wire() -> None:
     if _originals:
         return
     _wrap(Session, "_exchange", _one_by_one)
-    _wrap(PooledSession, "_exchange", _one_by_one)
+    _wrap(Session, "_exchange_some", _the_first_only)
     _wrap(Committer, "committed", _blocking("commit.before_acting"))
     _wrap(Executor, "_call", _around("handler.before", "handler.after"))
     _wrap(Calls, "_run_function", _around("call.before", "call.after"))
@@ -134,6 +134,15 @@ def _one_by_one(original: Any) -> Any:
             results += await original(session, [query])
             await meet(*after, cut=cut)
         return results
+
+    return exchange
+
+
+def _the_first_only(original: Any) -> Any:
+    """Several transactions of one flush are sent one after another: each of their statements is a place."""
+
+    async def exchange(session: Any, flights: Sequence[Sequence[Query]]) -> list[Any]:
+        return [await session._exchange_one(flights[0])]
 
     return exchange
 
