@@ -282,7 +282,9 @@ class World:
         self._apply(decision)
         self.forced = self.forced or isinstance(signal, ForceFail)
         if any(isinstance(need, History) for need in decision.needs):
-            assert self.deliver(HistoryRead(self.table.history()))
+            past = self.table.history()
+            self.random.shuffle(past)  # the store promises no order
+            assert self.deliver(HistoryRead(past))
         if not isinstance(signal, EventArrived | Requeue | Suspend | Resume | Cancel | Abort | ForceFail):
             self.applied.append(signal)
         if decision.keep and isinstance(signal, EventArrived):

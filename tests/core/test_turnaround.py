@@ -31,7 +31,7 @@ def node(kind: str, number: int) -> Node:
     return undoable(name)[0] if kind == "undoable" else task(name)
 
 
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=600, deadline=None, database=None, derandomize=True)
 @given(kinds=LINES, done=st.integers(0, 5), calls=st.integers(1, 2), seed=st.integers(0, 2**32))
 def _turn_back(kinds: list[str], done: int, calls: int, seed: int) -> None:
     """A line of steps and save points, one of which fails; its compensations succeed or not. The world compares."""

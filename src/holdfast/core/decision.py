@@ -143,6 +143,17 @@ class TaskClosed(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
 
 
+class TaskRenamed(msgspec.Struct, frozen=True, gc=False):
+    """A person's work whose step has another name since a migration."""
+
+    id: bytes
+    was: str
+    now: str
+
+
+TaskChange = TaskOpened | TaskClosed | TaskRenamed
+
+
 class Effect(msgspec.Struct, frozen=True, gc=False):
     id: bytes
     step: bytes
@@ -274,8 +285,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     keep: bool  # the event is early: it goes to the inbox
     needs: list[Need]
     error: bytes | None  # the instance's last error, if this decision brought one
-    tasks: list[TaskOpened | TaskClosed]
-    plain: Plain = ""  # one of the plain decisions and nothing else: the store has a short way for each
+    tasks: list[TaskChange]
+    plain: Plain = ""  # one of the plain decisions and nothing else, which the store writes the short way
     stops: tuple[str, ...] = ()  # paths whose running handler is told to stop; its result is still recorded
     halts: tuple[str, ...] = ()  # paths whose handler may finish if it runs, and must not start if it does not
     moved: tuple[Moved, ...] = ()  # closed forward steps that are being, or have been, taken back

@@ -155,9 +155,7 @@ def open_compensation(
 ) -> Undo:
     """The row of a compensation that is still to run; its receipt makes it the only one of its kind."""
     detail = detail_of(ordinal, of, of_at, is_evidence=is_evidence)
-    row = compensation_row(
-        turn.instance, place, path, hop, run, turn.version, turn.seq, turn.now, raw, detail, _PENDING, fence, 0
-    )
+    row = compensation_row(turn.instance, place, path, hop, run, turn.version, turn.seq, turn.now, raw, detail, fence)
     turn.opened.append(row)
     turn.seq += 1
     return Undo(place.id, path, hop, row.id, turn.now, of, of_at, fence, run, is_evidence)
@@ -174,15 +172,14 @@ def compensation_row(
     now: int,
     raw: bytes,
     detail: bytes,
-    status: StepStatus,
     fence: int,
-    calls: int,
 ) -> Opened:
+    """Of one that is still to run."""
     id, token = instance.id, token_id(path, hop)
     key = receipt_key(id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
     return Opened(
         step_id(now, key, id[15]), place.id, place.behaviour, path, hop, token, key, run, version, ordinal,
-        "rollback", status, raw, fence, calls, detail, COMPENSATE,
+        "rollback", _PENDING, raw, fence, 0, detail, COMPENSATE,
     )  # fmt: skip
 
 

@@ -7,7 +7,10 @@ are left to the long way.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
+
+import msgspec
 
 from holdfast.core.backwards import DONE
 from holdfast.core.decision import Closed, Decision, Dispatch, Event, Facts, History, Moved, Need, Opened, Release
@@ -25,11 +28,11 @@ from holdfast.core.ways import closing
 
 _FAILED: Final = InstanceStatus.FAILED
 _STEP_FAILED: Final = StepStatus.FAILED
-_PENDING: Final = StepStatus.PENDING
 _COMPENSATION: Final = StepStatus.COMPENSATION
 _ROLLED_BACK: Final = StepStatus.ROLLED_BACK
 _TURNS_BACK: Final = closing(None, fate=ROLLBACK)
-_HISTORY: Final[list[Need]] = [History()]
+_HISTORY: Final[list[Need]] = [History()]  # nobody appends to it, as to NONE
+_hop: Final = attrgetter("hop")
 
 
 def fail(program: Program, instance: Instance, signal: WorkFailed, facts: Facts) -> Decision | None:
@@ -46,6 +49,7 @@ def fail(program: Program, instance: Instance, signal: WorkFailed, facts: Facts)
         or state.scopes
         or state.ghosts
         or state.expires is not None
+        or state.rollback is not None
         or facts.actor is not SYSTEM
     ):
         return None
@@ -86,7 +90,7 @@ def fail(program: Program, instance: Instance, signal: WorkFailed, facts: Facts)
 def plan(program: Program, instance: Instance, signal: HistoryRead, facts: Facts) -> Decision | None:
     """Everything that was done stands on one path, one step after another, and the last one is what failed."""
     state = instance.state
-    rollback, steps = state.rollback, signal.steps
+    rollback, steps = state.rollback, sorted(signal.steps, key=_hop)
     if (
         rollback is None
         or rollback.plan is not None
@@ -98,29 +102,35 @@ def plan(program: Program, instance: Instance, signal: HistoryRead, facts: Facts
         or steps[-1].id != rollback.first
     ):
         return None
-    fence = _highest_fence(steps)
+    fence = _fence_of_a_line(steps)
     past, save_point = _since_save_point(program, rollback, steps)
-    undone = [step for step in past if _undo_of(program, step) is not None]
-    if not fence or not undone:
+    if fence is None:
         return None
-    version, now, path = instance.version + 1, facts.now, steps[-1].path
+    version, now = instance.version + 1, facts.now
     opened: list[Opened] = []
     undos: list[Undo] = []
     inputs: list[bytes] = []
-    for ordinal, step in enumerate(undone):
-        place, raw = program.places[program.places[step.node].node.undo or ""], what_was_done(step)
+    moved: list[Moved] = []
+    for step in past:
+        done = program.places.get(step.node)  # a migration may have dropped what needs no compensation
+        if done is None or done.node.undo is None:
+            moved.append(Moved(step.id, step.at, _ROLLED_BACK))
+            continue
+        place, ordinal, raw = program.places[done.node.undo], len(undos), what_was_done(step)
         detail = detail_of(ordinal, step.id, step.at, is_evidence=False)
-        begins = (_PENDING, fence, 0) if ordinal else (STEP_RUNNING, fence + 1, 1)
-        row = compensation_row(instance, place, path, step.hop, 0, version, ordinal, now, raw, detail, *begins)
+        row = compensation_row(instance, place, step.path, step.hop, 0, version, ordinal, now, raw, detail, fence)
         opened.append(row)
-        undos.append(Undo(place.id, path, step.hop, row.id, now, step.id, step.at, fence))
+        undos.append(Undo(place.id, step.path, step.hop, row.id, now, step.id, step.at, fence))
         inputs.append(raw)
-    moved = [Moved(step.id, step.at, _ROLLED_BACK) for step in past if _undo_of(program, step) is None]
-    first, count, plan = undos[0], len(undos), Undos(undos, worth_keeping(inputs))
+    if not undos:
+        return None
+    first, count, left = undos[0], len(undos), Undos(undos, worth_keeping(inputs))
+    opened[0] = msgspec.structs.replace(opened[0], status=STEP_RUNNING, fence=fence + 1, calls=1)
+    moved.append(Moved(first.of, first.of_at, _COMPENSATION))
     told = encode({"compensations": count, "save_point": save_point})
     place = program.places[first.node]
     return Decision(
-        later(instance, version, ROLLING_BACK, instance.reason, _planned(state, rollback, first, plan)),
+        later(instance, version, ROLLING_BACK, instance.reason, _planned(state, rollback, first, left)),
         opened,
         NONE,
         [
@@ -129,21 +139,21 @@ def plan(program: Program, instance: Instance, signal: HistoryRead, facts: Facts
         ],
         [
             Dispatch(
-                path, first.step, now, place.queue, place.id, fence + 1, 0, 1, plan.input, place.node.priority,
+                first.path, first.step, now, place.queue, place.id, fence + 1, 0, 1, left.input, place.node.priority,
                 place.node.timeout,
             )
         ],
         NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, False, NONE, None, NONE, "plan", (), (),
-        (*moved, Moved(first.of, first.of_at, _COMPENSATION)),
+        tuple(moved),
     )  # fmt: skip
 
 
-def _highest_fence(steps: list[PastStep]) -> int:
-    """Of steps that stand on one path in the order they were taken, and all count; 0 where it is not like that."""
+def _fence_of_a_line(steps: list[PastStep]) -> int | None:
+    """The highest fence of steps that all stand on one path, one behind another, and count; None: they do not."""
     path, hop, fence = steps[-1].path, -1, 0
     for step in steps:
         if step.path != path or step.hop <= hop or step.kind != FORWARD or step.status not in DONE:
-            return 0
+            return None
         hop, fence = step.hop, max(fence, step.fence)
     return fence
 
@@ -158,15 +168,10 @@ def _since_save_point(program: Program, rollback: Rollback, steps: list[PastStep
     return past, None
 
 
-def _undo_of(program: Program, step: PastStep) -> str | None:
-    place = program.places.get(step.node)  # a migration may have dropped what needs no compensation
-    return None if place is None else place.node.undo
-
-
-def _planned(state: State, rollback: Rollback, first: Undo, plan: Undos) -> State:
+def _planned(state: State, rollback: Rollback, first: Undo, left: Undos) -> State:
     token = Token(first.hop, first.node, first.step, first.at, first.fence + 1, WORKING, 1)
-    turned = Rollback(rollback.target, rollback.reason, rollback.by, b"", rollback.to_root, plan, rollback.broken)
+    planned = Rollback(rollback.target, rollback.reason, rollback.by, b"", rollback.to_root, left, rollback.broken)
     return State(
         {first.path: token}, state.scopes, state.chain, state.early, state.parked, state.stopping, state.expires,
-        turned, state.ghosts,
+        planned, state.ghosts,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import takewhile
 from typing import Any, Final, TypeVar
 
@@ -42,7 +42,7 @@ _CONTROL: Final = {
 TEXTS.update(_CONTROL)
 _AT_FIRST: Final = (*_CONTROL, SQL.find_definition.name)  # whether the schema is there and may be used shows at once
 _READ_ONLY: Final = "25006"
-ROOM: Final = 2**20
+_ROOM: Final = 2**20  # bytes
 SILENCE = 30.0  # seconds without a byte after which a connection counts as lost; no wait of ours is nearly as long
 _ALREADY_PREPARED: Final = "42P05"
 _UNFIT: Final = ("42", "3F")  # names that are not there, or that the login may not use
@@ -98,8 +98,8 @@ class Session:
     async def open_settled(cls, dsn: str) -> Session:
         """For transactions that begin as store/pins.py says, and for nothing else."""
         self = await cls.open(dsn)
-        _widen(self._pg.socket)
         try:
+            _widen(self._pg.socket)
             await self._settle()
         except BaseException:
             await self.close()
@@ -395,11 +395,13 @@ class PooledSession(Session):
 
 
 def _widen(descriptor: int) -> None:
-    """Room for the largest batch. What a socket does not take at once waits for a turn of the loop, the server for it,
-    and a local socket takes a fifth of a megabyte. Others widen by themselves; what the system forbids is cut."""
-    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-        if duplicate.family == socket.AF_UNIX:
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+    """Room for a large batch. What a socket does not take at once waits for a turn of the loop, and the server with it;
+    a local socket takes a fifth of a megabyte unless it is told to take more, up to what the system allows (on Linux
+    twice `net.core.wmem_max`). Others widen by themselves."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        present = duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        if duplicate.family == socket.AF_UNIX and present < _ROOM:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
 
 
 def _suited(dsn: str, relayed: bool) -> type[Session]:

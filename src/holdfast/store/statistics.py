@@ -96,7 +96,7 @@ class Tally:
                 if plain in _ONLY_CLOSE:  # nearly every decision, and nothing else is to be counted about it
                     continue
                 if plain == "undo":
-                    self._count(after, decision.moved[0].node, _TAKEN_BACK)
+                    self._add_moves(decision)
                     continue
                 if after.status in TERMINAL and status not in TERMINAL:
                     key = (after.org, after.flow, after.flow_version, FLOW, after.status)
@@ -107,9 +107,7 @@ class Tally:
 
     def _add_events(self, decision: Decision) -> None:
         after = decision.instance
-        for moved in decision.moved:
-            if moved.node and moved.status == _TAKEN_BACK:
-                self._count(after, moved.node, _TAKEN_BACK)
+        self._add_moves(decision)
         for event in decision.events:
             if event.type in _BY_EVENT:
                 self._count(after, event.node or FLOW, _BY_EVENT[event.type])
@@ -117,6 +115,11 @@ class Tally:
             for opened in decision.opened:
                 if opened.closed and opened.behaviour not in _UNCOUNTED:
                     self._count(after, opened.node, opened.status)
+
+    def _add_moves(self, decision: Decision) -> None:
+        for moved in decision.moved:
+            if moved.node and moved.status == _TAKEN_BACK:
+                self._count(decision.instance, moved.node, _TAKEN_BACK)
 
     def _count(self, instance: Instance, node: str, outcome: str) -> None:
         key = (instance.org, instance.flow, instance.flow_version, node, outcome)
