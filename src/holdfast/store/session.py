@@ -42,6 +42,7 @@ _CONTROL: Final = {
 TEXTS.update(_CONTROL)
 _AT_FIRST: Final = (*_CONTROL, SQL.find_definition.name)  # whether the schema is there and may be used shows at once
 _READ_ONLY: Final = "25006"
+_NOT_OVER: Final = "25P02"  # whatever is sent while a transaction that failed has not been ended
 _ROOM: Final = 2**20  # bytes
 SILENCE = 30.0  # seconds without a byte after which a connection counts as lost; no wait of ours is nearly as long
 _ALREADY_PREPARED: Final = "42P05"
@@ -226,14 +227,16 @@ class Session:
         return await self._collect(self._send(queries))
 
     async def _exchange_each(self, flights: Sequence[Sequence[Query]]) -> list[Answer]:
-        """What stands behind one that was refused met a transaction that was not over yet: it is sent again."""
         answers: list[Answer] = []
         while len(answers) < len(flights):
             answers += await self._exchange_some(flights[len(answers) :])
+            if self.is_in_transaction:  # one that was refused
+                await self._exchange([ROLLBACK])
         return answers
 
     async def _exchange_some(self, flights: Sequence[Sequence[Query]]) -> list[Answer]:
-        """The answers up to the first that was refused, or to what is met for the first time."""
+        """The answers up to what is met for the first time. What stands behind one that was refused found a transaction
+        that was not over yet and did nothing: it will be sent again."""
         known = list(takewhile(self._knows, flights))
         if not known:
             return [await self._exchange_one(flights[0])]
@@ -243,26 +246,21 @@ class Session:
             self._pg.pipeline_sync()
         results: list[list[PGresult]] = [[] for _ in known]
         errors = await self._read(names, results)
-        refused = next((place for place, error in enumerate(errors) if error is not None), len(known))
-        answers: list[Answer] = [answered[1:-1] for answered in results[:refused]]
-        return answers if refused == len(known) else [*answers, await self._ended(errors[refused])]
+        answers: list[Answer] = []
+        for error, answered in zip(errors, results, strict=True):
+            if error is not None and error.sqlstate == _NOT_OVER:
+                break
+            answers.append(answered[1:-1] if error is None else _not_read_only(error))
+        return answers
 
     async def _exchange_one(self, flight: Sequence[Query]) -> Answer:
         try:
             return (await self._exchange(flight))[1:-1]
         except DatabaseError as error:
-            return await self._ended(error)
+            return _not_read_only(error)
         except StoreError:
             await self._exchange([ROLLBACK])
             raise
-
-    async def _ended(self, error: DatabaseError | None) -> DatabaseError:
-        """The transaction that this was said about is over."""
-        assert error is not None
-        if error.sqlstate == _READ_ONLY:
-            raise error
-        await self._exchange([ROLLBACK])
-        return error
 
     def _knows(self, queries: Sequence[Query]) -> bool:
         return self._known.issuperset([query.name for query in queries])
@@ -421,6 +419,12 @@ def _unfit(failure: DatabaseError) -> StoreError:
         code="SCHEMA_MISMATCH",
         hint="Run `holdfast db migrate` and check that the login may use the schema.",
     )
+
+
+def _not_read_only(error: DatabaseError) -> DatabaseError:
+    if error.sqlstate == _READ_ONLY:
+        raise error
+    return error
 
 
 def _error(result: PGresult, name: bytes) -> DatabaseError:
