@@ -31,6 +31,20 @@ def order(version: int, wait: str) -> dict[str, Any]:
     }
 
 
+def line(name: str, version: int, *nodes: dict[str, Any]) -> dict[str, Any]:
+    ids = [node["id"] for node in nodes]
+    edges = [{"id": f"{a}-", "source": a, "target": b} for a, b in zip(ids, [*ids[1:], "end"], strict=True)]
+    return {
+        "name": name, "version": version, "entry": ids[0], "edges": edges,
+        "nodes": [*nodes, {"id": "end", "kind": "end"}],
+    }  # fmt: skip
+
+
+def drawn(done: Result) -> list[str]:
+    """The signs and names of the tree."""
+    return [" ".join(row.split()[:2]) for row in done.stdout.splitlines() if row[:1] in tuple("✓?·●◔✗")]
+
+
 async def run(dsn: str, *arguments: str) -> Result:
     runner = CliRunner(env={"HOLDFAST_DSN": dsn, "NO_COLOR": "1"})
     return await asyncio.to_thread(runner.invoke, app, arguments)
@@ -69,6 +83,28 @@ async def test_an_instance_is_moved_and_moved_back(engine: Engine, waiting: str,
     back = await answer(holdfast_dsn, "revert-migration", "order", "--from", "2", "--instance", waiting, "--by", "ann")
     assert back["moved"] == [waiting]
     assert (await engine.get(waiting)).flow_version == 1
+
+
+async def test_what_is_shown_bears_the_names_of_today(engine: Engine, holdfast_dsn: str) -> None:
+    engine.register("echo", lambda ctx, data: data)
+    for version, names in enumerate((("charge", "point", "ask"), ("pay", "mark", "sign"), ("bill", "mark", "sign")), 1):
+        paid, point, asked = names
+        nodes: list[dict[str, Any]] = [
+            {"id": paid, "kind": "task", "handler": "echo"},
+            {"id": point, "kind": "save_point"},
+            {"id": asked, "kind": "human"},
+        ]
+        await engine.publish(line("order", version, *nodes))
+    id = (await engine.start("order", version=1)).id
+    await engine.drain(timeout=30)
+    renamed = {"charge": "pay", "point": "mark", "ask": "sign"}
+    await engine.migrate("order", to=2, nodes=renamed)
+    await engine.migrate("order", to=3, nodes={"pay": "bill"})
+    assert drawn(await run(holdfast_dsn, "show", id)) == ["✓ bill", "✓ mark", "? sign"]
+    [task] = await engine.tasks(id)
+    await engine.decide(task.id, by="ben", decision="confirmed")
+    await engine.drain(timeout=30)
+    assert "ben" in next(row for row in (await run(holdfast_dsn, "timeline", id)).stdout.splitlines() if "ask" in row)
 
 
 async def test_a_mapping_needs_two_names(waiting: str, holdfast_dsn: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +12,14 @@ from cli_process import command, on_terminal, until
 
 from holdfast import Branch, Context, Flow, SyncEngine
 from holdfast.cli.paths import main_path
+from holdfast.cli.record import read_record
 from holdfast.cli.spans import spoken
+from holdfast.cli.summary import summary
 from holdfast.cli.wording import promise_of
 from holdfast.compiler.compile import compile_graph
 from holdfast.compiler.graph import load_graph
 from holdfast.compiler.lowering import lower
+from holdfast.testing.clock import shift
 
 
 def line_of(text: str, name: str) -> str:
@@ -237,6 +240,35 @@ def test_who_intervened_and_why(holdfast_dsn: str) -> None:
     text = told(holdfast_dsn, "show", id)
     deeds = [line.split()[0] + line.partition(" by ")[2] for line in text.splitlines() if " by " in line[:40]]
     assert deeds == ["pausedann: audit", "resumedben: all is well", "abortedeve: no longer needed"]
+
+
+def test_how_long_it_stands_as_it_does(holdfast_dsn: str) -> None:
+    """Not how old it is: each of these began an hour later than the instance."""
+    turning = Flow("turning").step("a", "do").on_failure("b", "nobody").wait_event("c", event="go").then("d", "refuse")
+    ids: dict[str, str] = {}
+    with SyncEngine(holdfast_dsn) as engine:
+        prepared(engine)
+        engine.publish(turning.build())
+        ids["suspended"] = ids["running"] = engine.start("waiting", {"order": "o-17"}).id
+        ids["rolling back"] = engine.start("turning").id
+        engine.drain(timeout=30)
+        shift(holdfast_dsn, timedelta(hours=1))
+        engine.suspend(ids["suspended"], by="ann")
+        engine.signal(ids["rolling back"], "go")
+        engine.drain(timeout=30)
+        now = shift(holdfast_dsn, timedelta(minutes=10))
+        for status in ("suspended", "rolling back"):
+            assert _status(engine, ids[status], now).startswith(status)
+            assert " · for 10m " in _status(engine, ids[status], now)
+        engine.resume(ids["running"], by="ann")
+        now = shift(holdfast_dsn, timedelta(minutes=20))
+        assert _status(engine, ids["running"], now).startswith("running · for 20m ")
+
+
+def _status(engine: SyncEngine, id: str, now: datetime) -> str:
+    lines = summary(read_record(engine, id, events=False, now=now), 100)
+    [status] = [line.plain.removeprefix("status").strip() for line in lines if line.plain.startswith("status")]
+    return status
 
 
 def test_the_audit_trail_and_json(holdfast_dsn: str) -> None:

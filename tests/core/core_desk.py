@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from core_run import Run
 
-from holdfast.core.decision import TaskClosed, TaskOpened
+from holdfast.core.decision import TaskClosed, TaskOpened, TaskRenamed
 from holdfast.core.program import Program
 from holdfast.core.signals import Actor, Decided
 
@@ -28,6 +28,9 @@ class Desk(Run):
             if isinstance(change, TaskOpened):
                 assert change.id not in self.open
                 self.open[change.id] = change
+            elif isinstance(change, TaskRenamed):
+                assert self.open[change.id].node == change.was
+                self.open[change.id] = msgspec.structs.replace(self.open[change.id], node=change.now)
             else:
                 del self.open[change.id]
                 self.over[change.id] = change

@@ -8,7 +8,7 @@ import msgspec
 from core_table import StepTable
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Call, Decision, Dispatch, Facts, History
+from holdfast.core.decision import Call, Decision, Dispatch, Facts, History, LastCall
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
 from holdfast.core.rows import StepRow
@@ -16,6 +16,7 @@ from holdfast.core.signals import (
     SYSTEM,
     Actor,
     CallDue,
+    CallsSpent,
     ChildFinished,
     EventArrived,
     Failure,
@@ -111,6 +112,11 @@ class Run:
         if any(isinstance(need, History) for need in decision.needs):
             self.asked = decision
             self.apply(HistoryRead(self.table.history()))
+        for need in decision.needs:
+            if isinstance(need, LastCall):
+                row = self.table.rows[need.step]
+                failure = msgspec.json.decode(row.error or b"", type=Failure)
+                self.apply(CallsSpent(need.path, need.step, failure, row.input))
 
     def start(self, input: Any = None) -> Run:
         value = {} if input is None else input

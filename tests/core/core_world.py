@@ -17,7 +17,17 @@ from core_table import StepTable
 
 from holdfast.compiler.graph import BRANCHING, Node
 from holdfast.core.decide import decide, decide_at_length
-from holdfast.core.decision import Call, Decision, EarlyEvents, Facts, History, Letter, TaskOpened
+from holdfast.core.decision import (
+    Call,
+    Decision,
+    EarlyEvents,
+    Facts,
+    History,
+    LastCall,
+    Letter,
+    TaskOpened,
+    TaskRenamed,
+)
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
 from holdfast.core.replay import replay
@@ -27,6 +37,7 @@ from holdfast.core.signals import (
     Abort,
     Actor,
     CallDue,
+    CallsSpent,
     Cancel,
     ChildFinished,
     Decided,
@@ -281,6 +292,9 @@ class World:
         assert encode_state(self.instance.state) == before, "decide changes nothing in place"
         self._apply(decision)
         self.forced = self.forced or isinstance(signal, ForceFail)
+        for need in decision.needs:
+            if isinstance(need, LastCall):
+                self._give_up(need)
         if any(isinstance(need, History) for need in decision.needs):
             past = self.table.history()
             self.random.shuffle(past)  # the store promises no order
@@ -291,6 +305,11 @@ class World:
             self.inbox.append(signal)
         self._feed_early(decision)
         return True
+
+    def _give_up(self, need: LastCall) -> None:
+        row = self.table.rows[need.step]
+        failure = msgspec.json.decode(row.error or b"", type=Failure)
+        assert self.deliver(CallsSpent(need.path, need.step, failure, row.input))
 
     def _decide(self, signal: Signal, facts: Facts) -> Decision:
         """A call's transaction: answer what is needed until nothing is."""
@@ -331,7 +350,7 @@ class World:
         self._apply_work(decision)
         self._apply_undoing(decision)
         self._apply_rest(decision)
-        if not any(isinstance(need, History) for need in decision.needs):
+        if not any(isinstance(need, History | LastCall) for need in decision.needs):
             self.check()
 
     def _apply_undoing(self, decision: Decision) -> None:
@@ -379,6 +398,9 @@ class World:
         for task in decision.tasks:
             if isinstance(task, TaskOpened):
                 self.tasks[task.id] = task.node
+            elif isinstance(task, TaskRenamed):
+                assert self.tasks[task.id] == task.was
+                self.tasks[task.id] = task.now
             else:
                 del self.tasks[task.id]
                 assert task.status in ("completed", "cancelled", "expired")

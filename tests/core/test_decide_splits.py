@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from core_graphs import chain, edge, end, join, program, split, state, task, terminal
+from core_graphs import chain, condition, edge, end, join, program, split, state, task, terminal
 from core_run import Run
 
 from holdfast.compiler.graph import Node, Policy, Wait
@@ -42,6 +42,33 @@ def test_all_waits_for_everyone_and_passes_outputs_on_in_declaration_order() -> 
     assert list(value["outputs"]) == ["a", "b"]
     assert (run.row("meet").hop, run.row("meet").path) == (2, "0")
     assert run.done("last").status == "completed"
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_a_branch_that_ends_before_any_step_is_named_after_its_condition(mode: str) -> None:
+    """In the snapshot and, because every decision is replayed, from the rows."""
+    graph = program(
+        [
+            split("fork"), task("a"), condition("c1"), condition("c2"), task("x"), join("meet", mode), task("last"),
+            end(),
+        ],
+        [
+            edge("fork", "a"), edge("fork", "c1"), edge("c1", "c2"), edge("c2", "x", when="input.n > 1", priority=1),
+            edge("c2", "meet", priority=2), edge("a", "meet"), edge("x", "meet"), *chain("meet", "last", "end"),
+        ],
+    )  # fmt: skip
+    run = Run(graph).start({"n": 1})
+    if mode == "all":
+        run.done("a", 2)
+    assert run.input("last")["outputs"] == {**({"a": 2} if mode == "all" else {}), "c1": {"n": 1}}
+
+
+def test_a_branch_of_one_edge_is_named_after_its_split() -> None:
+    graph = program(
+        [split("fork"), task("a"), join("meet"), task("last"), end()],
+        [edge("fork", "a"), edge("fork", "meet"), edge("a", "meet"), *chain("meet", "last", "end")],
+    )
+    assert Run(graph).start({"n": 1}).done("a", 2).input("last")["outputs"] == {"a": 2, "fork": {"n": 1}}
 
 
 def test_any_goes_on_with_the_first_and_cancels_the_rest() -> None:

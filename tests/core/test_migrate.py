@@ -128,6 +128,27 @@ def test_a_retry_that_fails_after_the_migration_takes_the_new_error_edge_with_it
     assert run.input("amends") == {"n": 7}
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_step_without_a_call_left_fails_of_its_last_error_when_the_next_one_is_due(paused: bool) -> None:
+    run = Trip(straight(1, task("a", retry=Retry(calls=3, delay=30)))).start().fail("a")
+    run.migrate(straight(2, task("a", retry=Retry(calls=1))))
+    if paused:
+        run.apply(Suspend())
+    run.fire("a", "retry")
+    if paused:
+        run.apply(Resume())
+    assert (run.status, run.instance.reason, run.row("a").calls) == ("failed", "BOOM", 1)
+    assert b"BOOM" in (run.row("a").error or b"")
+
+
+def test_a_step_without_a_call_left_takes_its_error_edge_with_its_input() -> None:
+    run = Trip(straight(1, task("a"), task("b", retry=Retry(calls=2, delay=30)))).start().done("a", {"n": 7}).fail("b")
+    nodes = [task("a"), task("b"), task("amends"), end()]
+    run.migrate(version(2, nodes, [*chain("a", "b", "end"), edge("b", "amends", "error"), edge("amends", "end")]))
+    run.fire("b", "retry")
+    assert run.input("amends") == {"n": 7}
+
+
 def test_a_dead_step_runs_again_in_the_new_graph() -> None:
     run = Trip(straight(1, task("a"), task("b"), policy=DLQ)).start().done("a", {"n": 7}).fail("b")
     run.migrate(straight(2, task("a"), task("b"), task("c"), policy=DLQ))
@@ -296,6 +317,12 @@ def test_a_retry_under_another_name_blocks() -> None:
     assert run.refusal(straight(2, task("z", retry=Retry(calls=2))), {"a": "z"}) == "MIGRATION_RETRY_RENAMED"
 
 
+def test_a_first_call_that_is_still_to_come_is_not_called_another() -> None:
+    run = Trip(straight(1, task("a", delay=30))).start()
+    with pytest.raises(Conflict, match="'a' is about to be called under the key of its name"):
+        run.migrate(straight(2, task("z", delay=30)), {"a": "z"})
+
+
 def test_a_step_that_could_not_be_taken_back_blocks() -> None:
     def saga(number: int, undo: str | None, name: str = "a") -> Program:
         more = [] if undo is None else [Node(id=undo, kind="compensation", handler=undo)]
@@ -306,6 +333,19 @@ def test_a_step_that_could_not_be_taken_back_blocks() -> None:
     assert run.refusal(saga(2, None)) == "MIGRATION_UNDO_LOST"
     assert run.refusal(saga(2, "free", "reserve")) == "MIGRATION_UNDO_LOST"
     run.migrate(saga(2, "free", "reserve"), {"a": "reserve"})
+
+
+def test_what_an_instance_has_not_done_need_not_be_taken_back() -> None:
+    def saga(number: int, undo: str | None) -> Program:
+        more = [] if undo is None else [Node(id=undo, kind="compensation", handler=undo)]
+        nodes = [asked(), task("b", undo=undo), end(), *more]
+        return version(number, nodes, chain("ask", "b", "end"), Policy(on_error="rollback"))
+
+    run, target = Trip(saga(1, "free")).start(), saga(2, None)
+    signal = Migrate(target.definition)
+    with pytest.raises(Conflict, match="MIGRATION_UNDO_LOST"):
+        decide(run.program, run.instance, signal, Facts(run.now, ADA, target=target, visited=frozenset({"ask", "b"})))
+    decide(run.program, run.instance, signal, Facts(run.now, ADA, target=target, visited=frozenset({"ask"})))
 
 
 def test_data_that_is_passed_on_in_another_way_blocks() -> None:

@@ -238,6 +238,32 @@ def test_an_option_out_of_range_names_step_and_option(option: str, value: Any) -
     assert option in problem.message
 
 
+def test_metadata_that_cannot_be_stored_is_told_once_and_by_its_own_path() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(62):
+        nested = {"a": nested}
+    told = [problems_of(Flow("f").step("a", "a", metadata=found))[0].message for found in ({"x": float("nan")}, nested)]
+    assert told == [
+        "The metadata of step 'a' cannot be stored: `x` is nan, which JSON cannot hold.",
+        "The metadata of step 'a' is nested deeper than 61 levels.",
+    ]
+
+
+def test_functions_without_a_name_are_told_apart_from_empty_names() -> None:
+    flow = Flow("f").step("a", lambda ctx, data: data).step("b", lambda ctx, data: None).step("c", "")
+    nameless = "is a lambda or an object without a name that a worker could find it by."
+    assert [found.message for found in problems_of(flow)] == [
+        f"The handler of step 'a' {nameless}",
+        f"The handler of step 'b' {nameless}",
+        "The handler of step 'c' is empty.",
+    ]
+    parallel = Flow("f").parallel("both", reserve, lambda ctx, data: data, ("named", lambda ctx, data: data))
+    assert [found.message for found in problems_of(parallel)] == [
+        "Branch 2 of 'both' is a lambda or an object without a name.",
+        f"The handler of step 'named' {nameless}",
+    ]
+
+
 @pytest.mark.parametrize("handler", ["", "a\nb", None, 5, lambda ctx, data: data, functools.partial(reserve, None)])
 def test_a_handler_needs_a_name_that_another_process_can_find(handler: Any) -> None:
     assert codes_of(Flow("order").step("a", handler)) == ["HANDLER_INVALID"]
@@ -247,6 +273,46 @@ def test_two_functions_of_one_name_are_ambiguous() -> None:
     [problem] = problems_of(Flow("order").step("a", reserve).step("b", another_reserve()))
     assert problem.code == "HANDLER_AMBIGUOUS"
     assert "'reserve'" in problem.message
+
+
+class Shop:
+    def charge(self, ctx: object, data: Any) -> Any:
+        return data
+
+    @classmethod
+    def refund(cls, ctx: object, data: Any) -> Any:
+        return data
+
+
+def test_a_method_may_be_named_in_several_steps() -> None:
+    shop = Shop()
+    flow = Flow("order").step("one", shop.charge).step("two", shop.charge).step("a", Shop.refund).step("b", Shop.refund)
+    assert set(flow.build().handlers) == {"charge", "refund"}
+    [problem] = problems_of(flow.step("three", Shop().charge))
+    assert problem.code == "HANDLER_AMBIGUOUS"
+
+
+class Odd:
+    """A callable with a name of its own, and an opinion on what it equals."""
+
+    __name__ = "odd"
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, opinion: Any) -> None:
+        self.opinion = opinion
+
+    def __call__(self, ctx: object, data: Any) -> Any:
+        return data
+
+    def __eq__(self, other: object) -> Any:
+        return self.opinion()
+
+
+@pytest.mark.parametrize("opinion", [lambda: True, lambda: False, lambda: 1 / 0])
+def test_what_a_callable_says_it_equals_does_not_count(opinion: Any) -> None:
+    odd = Odd(opinion)
+    assert Flow("order").step("a", odd).step("b", odd).build().handlers["odd"] is odd
+    assert codes_of(Flow("order").step("a", odd).step("b", Odd(opinion))) == ["HANDLER_AMBIGUOUS"]
 
 
 def test_all_problems_are_told_together() -> None:

@@ -80,6 +80,9 @@ async def test_a_kind_may_be_an_object_and_replace_a_built_in_one(engine: Engine
     with pytest.raises(HoldfastError) as refusal:
         engine.register_effect("webhook", Recorded())
     assert refusal.value.code == "EFFECT_KIND_DUPLICATE"
+    with pytest.raises(HoldfastError) as refusal:
+        engine.register_effect(5, kind)  # type: ignore[arg-type]
+    assert refusal.value.code == "TEXT_INVALID"
     effect = await run(engine, flow(config={"url": "https://Shop.example/x"}))
     assert effect.evidence == {"attempt": 1, "note": "shop.example"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import pydantic
 import pytest
 
 from holdfast import Context, DoNotRetry, Engine, Flow
+from holdfast.errors import HoldfastError
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +68,53 @@ async def test_an_input_of_another_shape_fails_the_step(engine: Engine) -> None:
         assert next(iter(wrong)) in instance.error["message"]
         [step] = await engine.steps(instance.id)
         assert step.attempts == 1  # it would not fit the next time either
+
+
+class Strict(pydantic.BaseModel, strict=True):
+    at: datetime
+    prices: dict[int, str]
+
+
+@dataclass
+class Dated:
+    at: datetime
+    prices: dict[int, str]
+
+
+@pytest.mark.parametrize("wanted", [Strict, Dated])
+async def test_what_json_has_no_type_for_is_read_from_text(engine: Engine, wanted: Any) -> None:
+    seen: list[Any] = []
+
+    async def look(ctx: Context, data: Any) -> None:
+        seen.append(data)
+
+    look.__annotations__["data"] = wanted
+    await engine.publish(Flow("look").step("look", look).build())
+    instance = await engine.start("look", {"at": "2026-01-01T00:00:00Z", "prices": {"1": "x"}})
+    await engine.drain(timeout=30)
+    assert (await engine.get(instance.id)).status == "completed"
+    assert seen == [wanted(at=datetime(2026, 1, 1, tzinfo=UTC), prices={1: "x"})]
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.charged: list[str] = []
+
+    async def charge(self, ctx: Context, data: Any) -> None:
+        self.charged.append(f"{ctx.flow} {ctx.step}")
+
+
+async def test_methods_are_handlers_wherever_they_are_named(engine: Engine) -> None:
+    shop = Shop()
+    for _ in range(2):  # as when a module that publishes is imported again
+        await engine.publish(Flow("order").step("one", shop.charge).step("two", shop.charge).build())
+    await engine.publish(Flow("other").step("only", shop.charge).build())
+    for flow in ("order", "other"):
+        await engine.start(flow)
+        await engine.drain(timeout=30)
+    assert shop.charged == ["order one", "order two", "other only"]
+    with pytest.raises(HoldfastError, match="HANDLER_DUPLICATE"):
+        engine.register("charge", Shop().charge)
 
 
 async def test_the_context_tells_what_is_being_done(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

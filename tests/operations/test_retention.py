@@ -238,8 +238,10 @@ async def test_early_events_expire_and_leave_a_trace(engine: Engine, evidence: E
     assert (await keep(engine))["expiry"] == {"expire_inbox": 0, "expire_key_events": 0}
     await advance(engine, days=8)
     assert (await keep(engine))["expiry"] == {"expire_inbox": 3, "expire_key_events": 3}
-    told = [e for e in await engine.events(instance.id) if e.type == "event_expired"]
-    assert [e.detail["event"] for e in told] == ["signed"] * 3
+    told = (await engine.events(instance.id))[-3:]
+    assert [(e.type, e.detail["event"]) for e in told] == [("event_expired", "signed")] * 3
+    assert [e.ordinal for e in told] == [1000, 1001, 1002]
+    assert (await engine.events(instance.id, limit=100))[-3:] == told
     for table in ("inbox", "key_events", "event_keys"):
         assert evidence.ask(f"select count(*) from holdfast.{table}") == 0, table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from datetime import date
 from typing import Any
 from uuid import uuid4
 
@@ -274,6 +275,32 @@ async def test_questions_that_make_no_sense(engine: Engine, holdfast_dsn: str) -
     await refused(holdfast_dsn, NotFound, "ID_INVALID", lambda: engine.get("\ud800"))
 
 
+async def test_moments_and_names_that_are_none(engine: Engine, holdfast_dsn: str) -> None:
+    id = await _waiting(engine)
+    wrong: Any = ("yesterday", 5, date(2026, 1, 1))
+    for bad in wrong:
+        for attempt in (
+            lambda bad=bad: engine.statistics(since=bad),
+            lambda bad=bad: engine.statistics(until=bad),
+            lambda bad=bad: engine.list(since=bad),
+        ):
+            error = await refused(holdfast_dsn, Refused, "MOMENT_INVALID", attempt)
+            assert "`since`" in error.message or "`until`" in error.message
+    five: Any = 5
+    for named, attempt in (
+        ("role", lambda: engine.decide(uuid4(), by="ann", decision="confirmed", roles=five)),
+        ("capability", lambda: engine.decide(uuid4(), by="ann", decision="confirmed", capabilities=five)),
+        ("role", lambda: engine.claim(uuid4(), by="ann", roles=five)),
+        ("role", lambda: engine.inbox("ann", roles=five)),
+        ("capability", lambda: engine.inbox("ann", capabilities=five)),
+        ("capability", lambda: engine.signal(id, "go", capabilities=five)),
+        ("capability", lambda: engine.start("waiting", capabilities=five)),
+    ):
+        error = await refused(holdfast_dsn, Refused, "TEXT_INVALID", attempt)
+        assert named in error.message
+        assert error.hint
+
+
 async def test_an_event_id_used_for_something_else(engine: Engine, holdfast_dsn: str) -> None:
     id = "0199a000-0000-7000-8000-000000000001"
     await engine.signal_key("go", "key", {"n": 1}, id=id)
@@ -288,16 +315,28 @@ async def test_handlers_that_cannot_be_handlers(engine: Engine) -> None:
 
     def other(ctx: Context, data: Any) -> None: ...
 
-    engine.register("fine", fine)
-    engine.register("fine", fine)
+    for _ in range(2):
+        engine.register("fine", fine)
+        engine.call("fine")(fine)
+        engine.register_effect("fine", fine)
     for name, function, code in (
         ("lonely", lonely, "HANDLER_SIGNATURE"),
         ("fine", other, "HANDLER_DUPLICATE"),
         ("", fine, "HANDLER_NAME_EMPTY"),
+        (None, fine, "HANDLER_NAME_EMPTY"),
+        (5, fine, "TEXT_INVALID"),
+        ("a\0b", fine, "TEXT_INVALID"),
+        ("nothing", None, "HANDLER_NOT_CALLABLE"),
+        ("number", 5, "HANDLER_NOT_CALLABLE"),
     ):
-        with pytest.raises(HoldfastError) as caught:
-            engine.register(name, function)
-        assert caught.value.code == code
+        for register in (engine.register, lambda n, f: engine.call(n)(f), engine.register_effect):
+            with pytest.raises(HoldfastError) as caught:
+                register(name, function)
+            assert caught.value.code == code
+    assert engine.handlers.names() == engine.calls.names() == ["fine"]
+    engine.register("lonely", fine)  # a name that was refused is still free
+    async with engine.worker():
+        pass
     with pytest.raises(NotFound) as unknown:
         engine.handlers.require("nobody")
     assert unknown.value.code == "HANDLER_UNKNOWN"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, DoNotRetry, Engine, Flow, FlowContext, Middleware
+from holdfast import Audit, Context, DoNotRetry, Engine, Flow, FlowContext, Middleware
 from holdfast.errors import HoldfastError, Refused
 from holdfast.runtime.hooks import chain
 from holdfast.runtime.hooks.chain import ALL, Hooks
@@ -173,6 +173,64 @@ async def test_what_a_flow_hook_is_told(engine: Engine) -> None:
     assert begin.at <= end.at
     assert end.data == failed.data
     assert end.actor == "system"
+
+
+@pytest.mark.parametrize("last_fails", [False, True])
+async def test_a_rollback_ends_with_the_error_it_is_for(engine: Engine, last_fails: bool) -> None:
+    """The commit that ends it brought none itself, or only that of a compensation."""
+    told: list[tuple[str, Any]] = []
+
+    class Pager(Middleware):
+        async def rollback_completed(self, ctx: FlowContext) -> None:
+            told.append(("rollback", ctx.error))
+
+        async def flow_failed(self, ctx: FlowContext) -> None:
+            told.append(("failed", ctx.error))
+
+    async def undo(ctx: Context, data: Any) -> None:
+        if last_fails:
+            raise DoNotRetry("not to be undone")
+
+    async def fail(ctx: Context, data: Any) -> None:
+        raise DoNotRetry("the card was refused")
+
+    lines: list[dict[str, Any]] = []
+    engine.use(Pager(), Audit(lines.append))
+    failed = await run(engine, Flow("sad").step("one", echo).on_failure("undo", undo).step("fail", fail).build())
+    assert failed.error["message"] == "the card was refused"
+    assert told == [("rollback", failed.error), ("failed", failed.error)]
+    ends = [line["error"]["message"] for line in lines if line["what"] in ("rollback_completed", "flow_failed")]
+    assert ends == ["the card was refused"] * 2
+
+
+async def test_an_error_is_read_only_for_hooks_that_are_told_of_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    async def reading(org: str, instance: bytes) -> Any:
+        read.append(org)
+        raise OSError("the database is away")
+
+    class Starts(Middleware):
+        async def flow_started(self, ctx: FlowContext) -> None: ...
+
+    class Ends(Middleware):
+        async def flow_failed(self, ctx: FlowContext) -> None:
+            errors.append(ctx.error)
+
+    async def fail(ctx: Context, data: Any) -> None:
+        raise DoNotRetry("broken")
+
+    errors: list[Any] = []
+    monkeypatch.setattr(engine.hooks, "read_error", reading)
+    engine.use(Starts())
+    flow = Flow("sad").step("one", echo).on_failure("undo", echo).step("fail", fail).build()
+    await run(engine, flow)
+    assert read == []
+    engine.use(Ends())
+    await run(engine, flow)
+    assert (read, errors, engine.stats().hook_failures) == ([engine.org], [None], 1), "told all the same"
 
 
 async def test_cancel_abort_suspend_and_resume_are_told_with_who_did_it(engine: Engine) -> None:
@@ -371,6 +429,41 @@ async def test_a_hook_that_raises_breaks_nothing(engine: Engine, caplog: pytest.
     assert engine.stats().hook_failures == 4
     assert len([r for r in caplog.records if r.name == "holdfast.hooks"]) == 4
     assert "b completed" in book
+
+
+@pytest.mark.parametrize("panic", [asyncio.CancelledError, SystemExit, BaseException])
+async def test_a_hook_that_panics_breaks_nothing(engine: Engine, panic: type[BaseException]) -> None:
+    class Panics(Middleware):
+        async def flow_completed(self, ctx: FlowContext) -> None:
+            raise panic
+
+        async def step_started(self, ctx: Context, data: Any) -> None:
+            raise panic
+
+        async def step_completed(self, ctx: Context, output: Any) -> None:
+            raise panic
+
+    book: list[str] = []
+    engine.use(Recorder("a", book), Panics())
+    await engine.publish(ONE)
+    started = await engine.start_many("one", [{"n": 1}] * 3)
+    await engine.drain(timeout=30)
+    assert {(await engine.get(instance.id)).status for instance in started} == {"completed"}
+    assert book.count("a completed") == 3, "drain waits until all is told"
+    assert engine.stats().hook_failures == 9
+
+
+async def test_a_hook_in_the_way_of_a_time_limit_gives_way(engine: Engine) -> None:
+    """The step is cancelled, not the hook: that goes on its way through the guard."""
+
+    class Waits(Middleware):
+        async def step_started(self, ctx: Context, data: Any) -> None:
+            await asyncio.Event().wait()
+
+    engine.use(Waits())
+    failed = await run(engine, Flow("late").step("only", echo, timeout=0.05).build())
+    assert failed.error["code"] == "STEP_TIMEOUT"
+    assert engine.stats().hook_failures == 0
 
 
 async def test_a_hook_that_hangs_holds_up_no_commit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

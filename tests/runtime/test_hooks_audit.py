@@ -60,12 +60,15 @@ async def test_without_a_sink_the_lines_are_json_in_a_logger(engine: Engine, cap
     assert [json.loads(r.getMessage())["what"] for r in records] == [vars(r)["audit"]["what"] for r in records]
 
 
-async def test_a_sink_may_be_asynchronous_and_may_fail(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("failure", [OSError, SystemExit, asyncio.CancelledError])
+async def test_a_sink_may_be_asynchronous_and_may_fail(
+    engine: Engine, caplog: pytest.LogCaptureFixture, failure: type[BaseException]
+) -> None:
     lines: list[str] = []
 
     async def sink(entry: dict[str, Any]) -> None:
         lines.append(entry["what"])
-        raise OSError("disk full")
+        raise failure("disk full")
 
     engine.use(Audit(sink))
     await engine.publish(Flow("fine").step("reserve", reserve).build())

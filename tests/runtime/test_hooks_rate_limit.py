@@ -325,6 +325,8 @@ async def test_a_wait_has_an_end(engine: Engine, evidence: Evidence) -> None:
         (":", {"rate": 1}),
         ("", {"rate": 1}),
         ("order:charge", {"rate": 0}),
+        (5, {"rate": 1}),
+        (None, {"rate": 1}),
         ("order:charge", {"rate": -1}),
         ("order:charge", {"rate": float("nan")}),
         ("order:charge", {"rate": float("inf")}),
@@ -334,7 +336,7 @@ async def test_a_wait_has_an_end(engine: Engine, evidence: Evidence) -> None:
         ("order:charge", {"rate": 1, "burst": float("inf")}),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused(key: str, options: dict[str, Any]) -> None:
+def test_a_limit_that_makes_no_sense_is_refused(key: Any, options: dict[str, Any]) -> None:
     with pytest.raises(HoldfastError) as refused:
         RateLimit(key, **options)
     assert refused.value.code == "RATE_LIMIT_INVALID"

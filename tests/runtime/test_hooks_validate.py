@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -121,6 +122,7 @@ async def test_a_step_whose_input_does_not_fit_fails_without_a_call(engine: Engi
         {"$ref": "https://127.0.0.1:1/schema.json"},
         {"$ref": "#/$defs/nowhere"},
         42,
+        None,
         lambda: None,
     ],
 )
@@ -128,6 +130,44 @@ def test_what_is_no_schema_is_refused_at_once(schema: Any) -> None:
     with pytest.raises(HoldfastError) as refused:
         Validate(flow="order", schema=schema)
     assert refused.value.code == "SCHEMA_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"flow": None}, "flow"), ({"flow": ""}, "flow"), ({"flow": 5}, "flow"), ({"flow": "order", "step": 5}, "step")],
+)
+def test_a_check_needs_to_know_of_what(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(Refused, match=f"The {named} of a Validate") as refused:
+        Validate(**options, schema=SCHEMA)
+    assert refused.value.code == "TEXT_INVALID"
+
+
+class Strict(BaseModel, strict=True):
+    at: datetime
+    prices: dict[int, str]
+
+
+@dataclass
+class Dated:
+    at: datetime
+    prices: dict[int, str]
+
+
+@pytest.mark.parametrize("wanted", [Strict, Dated])
+def test_types_read_json_as_json(wanted: Any) -> None:
+    check = check_of(wanted)
+    assert check({"at": "2026-01-01T00:00:00Z", "prices": {"1": "x"}}) == []
+    assert [m.path for m in check({"at": "yesterday", "prices": {}})] == ["$.at"]
+
+
+def test_a_key_that_does_not_fit_is_told_with_its_place() -> None:
+    moment = "2026-01-01T00:00:00Z"
+    assert check_of(Dated)({"at": moment, "prices": {"a": "x"}}) == [
+        ("$.prices", "Expected `int`, got `str` as a key"),
+    ]
+    assert check_of(Dated)({"at": moment, "prices": {"1": 5}})[0].path == "$.prices[...]"
+    assert check_of(dict[int, str])({"a": "x"})[0].path == "$"
+    assert check_of(Dated)([]) == [("$", "Expected `object`, got `array`")]
 
 
 def test_misfits_are_told_up_to_a_limit() -> None:
@@ -196,6 +236,46 @@ async def test_a_decision_whose_data_does_not_fit_the_form_is_refused(engine: En
     assert isinstance(refused.value, Refused)
     assert (refused.value.code, refused.value.detail["path"]) == ("FORM_MISFIT", path)
     assert (await engine.task(task.id)).status == "open"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"decision": "confirmde"}, "DECISION_NOT_OFFERED"),
+        ({"roles": ["clerk"]}, "TASK_ROLE_MISSING"),
+        ({"by": "starter"}, "SELF_APPROVAL"),
+        ({"capabilities": []}, "CAPABILITY_MISSING"),
+        ({}, "FORM_MISFIT"),
+    ],
+)
+async def test_who_and_what_come_before_the_form(
+    engine: Engine, holdfast_dsn: str, wrong: dict[str, Any], code: str
+) -> None:
+    node = {"id": "approve", "kind": "human", "form": FORM, "roles": ["manager"], "self_approval": False}
+    graph = {
+        "name": "credit",
+        "entry": "approve",
+        "nodes": [{**node, "capabilities": ["approve"]}, {"id": "end", "kind": "end"}],
+        "edges": [{"id": "a", "source": "approve", "target": "end"}],
+    }
+    await engine.publish(graph)
+    instance = await engine.start("credit", {"amount": 5}, by="starter")
+    await engine.drain(timeout=30)
+    [task] = await engine.tasks(instance.id)
+    right: dict[str, Any] = {"by": "ann", "decision": "confirmed", "roles": ["manager"], "capabilities": ["approve"]}
+    async with await psycopg.AsyncConnection.connect(holdfast_dsn) as conn:
+        for more in ({}, {"conn": conn}):
+            with pytest.raises(HoldfastError) as refused:
+                await engine.decide(task.id, **{**right, **wrong, **more})
+            assert refused.value.code == code
+    assert (await engine.task(task.id)).status == "open"
+
+
+async def test_a_task_in_other_hands_is_told_before_the_form(engine: Engine) -> None:
+    task = await ask(engine)
+    await engine.claim(task.id, by="ben")
+    with pytest.raises(Conflict, match="TASK_CLAIMED"):
+        await engine.decide(task.id, by="ann", decision="confirmed")
 
 
 async def test_a_decision_that_fits_goes_on_with_its_data(engine: Engine) -> None:

@@ -10,7 +10,8 @@ import pytest
 from detours import check_replay, order, published, waits, works
 
 from holdfast import Context, Engine
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Forbidden, NotFound, Refused
+from holdfast.testing import advance
 from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +94,53 @@ async def test_a_migration_is_reverted_with_what_it_recorded(engine: Engine, hol
     await engine.signal(moved[0], "signed", {"n": 1}, node="ask")
     await engine.drain(timeout=30)
     assert (await engine.get(moved[0])).data["trail"] == ["two"]
+    check_replay(holdfast_dsn)
+
+
+def human(version: int, id: str, *capabilities: str) -> dict[str, Any]:
+    return order(version, {"id": id, "kind": "human", "capabilities": list(capabilities), "self_approval": False})
+
+
+async def inbox(engine: Engine, by: str, *capabilities: str) -> list[str]:
+    return [task.node for task in (await engine.inbox(by, capabilities=capabilities)).items]
+
+
+async def test_a_task_goes_by_the_name_its_step_has_today(engine: Engine, holdfast_dsn: str) -> None:
+    await published(engine, human(1, "ask"), human(2, "sign", "contracts"))
+    id = (await engine.start("order", {"n": 1}, version=1, by="ann")).id
+    await engine.drain(timeout=30)
+    await engine.migrate("order", to=2, nodes={"ask": "sign"}, by="ada")
+    [task] = await engine.tasks(id)
+    assert (task.node, task.status) == ("sign", "open")
+    assert [await inbox(engine, "ben", "contracts"), await inbox(engine, "ben")] == [["sign"], []]
+    assert await inbox(engine, "ann", "contracts") == []
+    with pytest.raises(Forbidden, match="CAPABILITY_MISSING"):
+        await engine.claim(task.id, by="ben", capabilities=[])
+    with pytest.raises(Forbidden, match="SELF_APPROVAL"):
+        await engine.claim(task.id, by="ann", capabilities=["contracts"])
+    renamed = (await engine.task_events(task.id))[-1]
+    assert (renamed.type, renamed.actor, renamed.detail) == ("renamed", "ada", {"from": "ask", "to": "sign"})
+    await engine.claim(task.id, by="ben", capabilities=["contracts"])
+    await engine.decide(task.id, by="ben", decision="confirmed", capabilities=["contracts"])
+    await engine.drain(timeout=30)
+    assert (await engine.get(id)).status == "completed"
+    check_replay(holdfast_dsn)
+
+
+async def test_a_reverted_migration_gives_a_task_its_name_back(engine: Engine, holdfast_dsn: str) -> None:
+    await published(engine, human(1, "ask"), human(2, "sign", "contracts"))
+    [id] = await started(engine)
+    await engine.migrate("order", to=2, nodes={"ask": "sign"})
+    [task] = await engine.tasks(id)
+    await engine.assign(task.id, to="ben", by="boss")
+    await engine.revert_migration("order", from_version=2)
+    assert await inbox(engine, "ben") == ["ask"]
+    await engine.release(task.id, by="ben")
+    assert await inbox(engine, "cy") == ["ask"]
+    await engine.claim(task.id, by="cy", capabilities=[])
+    await engine.decide(task.id, by="cy", decision="confirmed")
+    await engine.drain(timeout=30)
+    assert (await engine.get(id)).status == "completed"
     check_replay(holdfast_dsn)
 
 
@@ -220,6 +268,50 @@ async def test_a_rollback_after_a_migration_uses_the_new_compensations(engine: E
     check_replay(holdfast_dsn)
 
 
+def ending(version: int, last: dict[str, Any], *more: dict[str, Any], ask: str = "ask") -> dict[str, Any]:
+    flow = order(version, waits(ask), last, waits("stay", "left"), on_error="rollback")
+    return {**flow, "nodes": [*flow["nodes"], *more]}
+
+
+async def test_a_compensation_is_missed_only_where_something_was_done(engine: Engine) -> None:
+    undo = {"id": "refund", "kind": "compensation", "handler": "echo"}
+    await published(engine, ending(1, {**works("pay"), "undo": "refund"}, undo), ending(2, works("pay")))
+    await engine.publish(ending(3, {**works("charge"), "undo": "refund"}, undo))
+    early, done, renamed = await started(engine, 3)
+    for id in (done, renamed):
+        await engine.signal(id, "signed")
+    await engine.drain(timeout=30)
+    await engine.migrate("order", to=3, instances=[renamed], nodes={"pay": "charge"})
+    for dry_run in (True, False):
+        report = await engine.migrate("order", to=2, nodes={"charge": "pay"}, dry_run=dry_run)
+        assert report.moved == [early]
+        assert {b.id: (b.code, "'pay'" in b.reason) for b in report.blocked} == {
+            done: ("MIGRATION_UNDO_LOST", True),
+            renamed: ("MIGRATION_UNDO_LOST", False),
+        }
+
+
+async def test_a_step_that_may_not_be_called_again_ends_with_its_own_error(engine: Engine, holdfast_dsn: str) -> None:
+    @engine.handler("broken")
+    async def broken(ctx: Context, data: Any) -> Any:
+        raise ValueError("the bank is closed")
+
+    def charging(version: int, calls: int) -> dict[str, Any]:
+        return order(version, {**works("charge", "broken"), "retry": {"calls": calls, "delay": 3600}})
+
+    await published(engine, charging(1, 3), charging(2, 1))
+    [id] = await started(engine)
+    await engine.migrate("order", to=2)
+    await advance(engine, hours=1)
+    await engine.drain(timeout=30)
+    [step] = [step for step in await engine.steps(id) if step.name == "charge"]
+    assert (step.status, step.attempts, step.error["message"]) == ("failed", 1, "the bank is closed")
+    ended = await engine.get(id)
+    assert (ended.status, ended.reason) == ("failed", step.error["code"])
+    assert ended.error["message"] == "the bank is closed"
+    check_replay(holdfast_dsn)
+
+
 async def test_a_rebuild_reads_across_migrations(engine: Engine, evidence: Evidence) -> None:
     await published(engine, ONE, RENAMED)
     [id] = await started(engine)
@@ -260,6 +352,42 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_read(engine: En
         await engine.migrate("order", to=2, nodes={"ask": "nowhere"})
     with pytest.raises(Refused, match="LIMIT_INVALID"):
         await engine.migrate("order", to=2, limit=0)
+    with pytest.raises(NotFound, match="VERSION_UNKNOWN"):
+        await engine.migrate("order", to=2, from_version=9)
+    with pytest.raises(NotFound, match="FLOW_UNKNOWN"):
+        await engine.revert_migration("nothing", from_version=2)
+    with pytest.raises(NotFound, match="VERSION_UNKNOWN"):
+        await engine.revert_migration("order", from_version=9)
+
+
+@pytest.mark.parametrize("nodes", [["ask"], "ask=two", {"ask": 2}, {1: "two"}])
+async def test_nodes_are_a_mapping(engine: Engine, nodes: Any) -> None:
+    await published(engine, ONE, TWO)
+    with pytest.raises(Refused, match=r"NODE_MAPPING_INVALID.*`nodes`"):
+        await engine.migrate("order", to=2, nodes=nodes)
+
+
+async def test_instances_are_ids(engine: Engine) -> None:
+    await published(engine, ONE, TWO)
+    [id] = await started(engine)
+    strange: Any = 5
+    with pytest.raises(Refused, match=r"ID_INVALID.*`instances`"):
+        await engine.migrate("order", to=2, instances=strange)
+    with pytest.raises(Refused, match=r"ID_INVALID.*`instances`"):
+        await engine.revert_migration("order", from_version=2, instances=strange)
+    assert (await engine.migrate("order", to=2, instances=id)).moved == [id]
+
+
+async def test_an_old_name_is_one_of_a_version_that_is_migrated_from(engine: Engine) -> None:
+    await published(engine, ONE, TWO, RENAMED)
+    for origin in (None, 1):
+        with pytest.raises(NotFound, match=r"NODE_UNKNOWN.*'aks'"):
+            await engine.migrate("order", to=3, from_version=origin, nodes={"ask": "question", "aks": "question"})
+    with pytest.raises(NotFound, match=r"NODE_UNKNOWN.*'question'"):
+        await engine.migrate("order", to=3, nodes={"question": "check"})
+    with pytest.raises(NotFound, match=r"NODE_UNKNOWN.*'check' in version 1"):
+        await engine.migrate("order", to=3, from_version=1, nodes={"check": "check"})
+    await engine.migrate("order", to=3, nodes={"check": "check"})
 
 
 async def test_the_database_lets_nobody_else_change_the_version(engine: Engine, evidence: Evidence) -> None:

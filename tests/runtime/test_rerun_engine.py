@@ -10,6 +10,8 @@ from detours import check_replay, order, published, waits, works
 
 from holdfast import Context, Engine
 from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.store.reads import Event
+from holdfast.store.trail import place_of
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +168,21 @@ async def test_it_may_be_run_again_as_often_as_one_likes(engine: Engine, holdfas
     runs = [step.run for step in await engine.steps(id) if step.name == "one"]
     assert runs == [0, 1, 2, 3, 4]
     check_replay(holdfast_dsn)
+
+
+async def test_the_lines_about_it_stand_behind_what_came_before(engine: Engine) -> None:
+    id = await run(engine, order(1, works("charge")))
+    before = [event.type for event in await engine.events(id)]
+    for _ in range(3):
+        await engine.rerun(id, from_step="charge")
+    whole = await engine.events(id)
+    assert [event.type for event in whole] == [*before, *["instance_run_again"] * 3]
+    assert [event.ordinal for event in whole[-3:]] == [1000, 1001, 1002]
+    assert [event.created_at for event in whole] == sorted(event.created_at for event in whole)
+    paged: list[Event] = []
+    while page := await engine.events(id, after=place_of(paged[-1]) if paged else None, limit=2):
+        paged += page
+    assert paged == whole
 
 
 async def test_the_same_key_runs_an_instance_that_is_over_again_once(engine: Engine) -> None:

@@ -135,8 +135,9 @@ async def test_an_unknown_task(office: Engine, holdfast_dsn: str) -> None:
                 with pytest.raises(NotFound, match="TASK_UNKNOWN"):
                     await act
         assert await stranger.tasks() == await stranger.tasks(task.instance_id) == []
-    with pytest.raises(NotFound, match="ID_INVALID"):
+    with pytest.raises(NotFound, match="ID_INVALID") as refusal:
         await office.task("nonsense")
+    assert refusal.value.hint == "Ids are UUIDs, as the engine gave them."
 
 
 async def test_what_somebody_has_nobody_else_decides(office: Engine) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from shop import ALWAYS, Shop
+from shop import ALWAYS, Shop, Story
 
 from holdfast import Context, Engine, Flow
 from holdfast.runtime.committer import Options
@@ -50,6 +50,11 @@ async def test_queue_fields_priority_and_scheduled_at(queued: dict[str, Any]) ->
 
 async def test_queue_fields_attempted_at_and_attempted_by_are_empty_until_a_claim(queued: dict[str, Any]) -> None:
     assert (queued["worker"], queued["deadline_at"]) == (None, None)
+
+
+async def test_queue_field_created_at(queued: dict[str, Any]) -> None:
+    """That of its step, which is queued by the commit that opens it."""
+    assert datetime.fromisoformat(queued["step_created_at"]) == queued["opened"]
 
 
 async def test_queue_field_attempted_by_is_the_worker_that_claimed(shop: Shop) -> None:
@@ -124,8 +129,8 @@ async def test_a_missing_handler_of_a_compensation_is_waited_for_too(shop: Shop,
     assert (story.status, story["a"], undone) == ("failed", "rolled_back", ["una"])
 
 
-async def test_a_missing_handler_is_recorded_as_an_event(shop: Shop, service: Engine) -> None:
-    """With a cooldown, jitter and throttled warnings; runtime/test_missing_handlers.py tells those apart."""
+async def skipped(shop: Shop, service: Engine) -> Story:
+    """An instance whose step a service has seen that has no handler for it."""
     id = (await shop.run(shop.flow().step("ship", f"{shop.name}.ship"))).id
     async with service.worker(missing_handler_cooldown=0.05, missing_handler_jitter=0.2):
 
@@ -134,9 +139,15 @@ async def test_a_missing_handler_is_recorded_as_an_event(shop: Shop, service: En
 
         await until(noted)
     story = await shop.look(id)
+    await shop.engine.abort(id)
+    return story
+
+
+async def test_a_missing_handler_is_recorded_as_an_event(shop: Shop, service: Engine) -> None:
+    """With a cooldown, jitter and throttled warnings; runtime/test_missing_handlers.py tells those apart."""
+    story = await skipped(shop, service)
     event = story.noted("step_skipped_missing_handler")[0]
     assert (event.node, event.detail["handler"], story.status) == ("ship", f"{shop.name}.ship", "running")
-    await shop.engine.abort(id)
 
 
 # --- 6.3 aging --------------------------------------------------------------------------------------------------------
@@ -235,6 +246,17 @@ async def test_event_compensation_max_retries_exceeded(shop: Shop) -> None:
     [event] = story.noted("compensation_failed")
     assert (event.node, event.detail["letter"]) == ("una", story.letters[0].id.replace("-", ""))
     assert (event.detail["calls"], event.detail["message"]) == (2, "una does not work")
+
+
+async def test_event_step_skipped_missing_handler(shop: Shop, service: Engine) -> None:
+    """Which handler is missing in which queue, and for how long by then; nothing has been called."""
+    story = await skipped(shop, service)
+    event = story.noted("step_skipped_missing_handler")[0]
+    assert (event.node, event.token, event.actor) == ("ship", "0@0", "system")
+    assert set(event.detail) == {"handler", "queue", "waiting_seconds"}
+    assert (event.detail["handler"], event.detail["queue"].endswith(f"{shop.name}.ship")) == (f"{shop.name}.ship", True)
+    assert event.detail["waiting_seconds"] >= 0
+    assert (story["ship"], story.step("ship").attempts) == ("running", 0)
 
 
 async def test_event_fields(shop: Shop) -> None:

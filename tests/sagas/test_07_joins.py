@@ -229,6 +229,7 @@ async def test_a_false_condition_without_otherwise_ends_its_branch_at_the_join(s
     branch = Branch().condition("c", "input.n > 1").then("yes", "do")
     story = await shop.run(shop.flow().fork("f", branch, step("other")).join("j").step("after", "do"), {"n": 0})
     assert (story.status, "yes" in story, shop.log[-1]) == ("completed", False, "after")
+    assert shop.data["after"]["outputs"] == {"c": {"n": 0}, "other": {"by": "other"}}
 
 
 async def test_a_step_that_fails_in_a_condition_branch_is_on_the_join_s_failed_list(shop: Shop) -> None:

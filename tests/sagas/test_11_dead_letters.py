@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from shop import ALWAYS, Shop, Story, refusal
 
-from holdfast import Branch
+from holdfast import Branch, Context, DoNotRetry, Engine
 from holdfast.testing import failpoint
 from running import until
 
@@ -380,6 +380,101 @@ async def test_a_step_that_fails_again_has_a_new_record(shop: Shop) -> None:
     await shop.settle()
     again = await shop.look(story.id)
     assert (again.status, again.runs("b"), len(again.letters)) == ("dlq", ["superseded", "paused"], 1)
+
+
+# --- 11.6 use cases ---------------------------------------------------------------------------------------------------
+
+
+async def again(shop: Shop, story: Story, **options: Any) -> Story:
+    """The one letter of an instance is put back."""
+    [letter] = story.letters
+    await shop.engine.requeue(letter.id, by="ops", **options)
+    await shop.settle()
+    return await shop.look(story.id)
+
+
+async def test_use_case_transient_failures(shop: Shop) -> None:
+    """The gateway does not answer, and later it does: nothing needs to be changed."""
+    shop.raises = {"pay": TimeoutError("the gateway does not answer")}
+    story = await shop.run(shop.flow(dlq=True).step("pay", "do", retries=3).step("ship", "do"), {"amount": 5})
+    assert (story.status, story.letters[0].error["code"], shop.log) == ("dlq", "TimeoutError", ["pay"] * 3)
+    shop.raises = {}
+    story = await again(shop, story)
+    assert (story.status, shop.data["pay"], shop.log[3:]) == ("completed", {"amount": 5}, ["pay", "ship"])
+    assert len(set(shop.keys["pay"])) == 1  # the gateway can tell that all four calls meant one payment
+
+
+async def test_use_case_data_issues(shop: Shop) -> None:
+    """An invalid customer is corrected by hand, and the flow goes on with the correct one."""
+
+    async def charge(ctx: Context, data: Any) -> Any:
+        return {"customer": int(data["customer"])}
+
+    shop.engine.register(f"{shop.name}.charge", charge)
+    flow = shop.flow(dlq=True).step("charge", f"{shop.name}.charge").step("ship", "do")
+    story = await shop.run(flow, {"customer": "?"})
+    assert (story.status, story.letters[0].envelope["input"]) == ("dlq", {"customer": "?"})
+    story = await again(shop, story, input={"customer": "17"})
+    assert (story.status, shop.data["ship"]) == ("completed", {"customer": 17})
+
+
+async def test_use_case_infrastructure_failures(shop: Shop) -> None:
+    """No connection is free for a while, and everything that came meanwhile is put back at once."""
+    shop.raises = {"save": ConnectionError("too many connections")}
+    flow = shop.flow(dlq=True).step("save", "do").step("tell", "do")
+    stories = [await shop.run(flow if n == 0 else None) for n in range(3)]
+    assert {story.status for story in stories} == {"dlq"}
+    shop.raises = {}
+    done = await shop.engine.replay_dead_letters([story.letters[0].id for story in stories], by="ops")
+    await shop.settle()
+    assert (done.count, {(await shop.look(story.id)).status for story in stories}) == (3, {"completed"})
+
+
+async def test_use_case_rate_limiting(shop: Shop) -> None:
+    """The other side refuses for today: further calls would only make it worse, so a person says when to go on."""
+    shop.raises = {"call": DoNotRetry("no calls are left today")}
+    story = await shop.run(shop.flow(dlq=True).step("call", "do", retries=5, retry_delay=1))
+    assert (story.status, story.letters[0].error["message"], shop.log) == ("dlq", "no calls are left today", ["call"])
+    await shop.pass_time(86_400)
+    assert shop.log == ["call"]
+    shop.raises = {}
+    story = await again(shop, story, reason="the limit was raised")
+    assert (story.status, shop.log) == ("completed", ["call"] * 2)
+
+
+async def test_use_case_business_logic_errors(shop: Shop) -> None:
+    """The code is wrong; with its next release the step succeeds, and what is done already is not done again."""
+    handler = f"{shop.name}.price"
+
+    async def wrong(ctx: Context, data: Any) -> Any:
+        return {"price": data["net"] * 1.19}
+
+    async def right(ctx: Context, data: Any) -> Any:
+        return {"price": data["amount"] * 2}
+
+    shop.answers = {"a": {"amount": 3}}
+    flow = shop.flow(dlq=True).step("a", "do").step("price", handler).step("bill", "do")
+    async with Engine(shop.engine.dsn) as release:
+        release.register(handler, wrong)
+        async with release.worker():
+            story = await shop.until_status(await shop.start(flow), "dlq")
+    assert story.letters[0].error["code"] == "KeyError"
+    async with Engine(shop.engine.dsn) as release:
+        release.register(handler, right)
+        async with release.worker():
+            await shop.engine.requeue(story.letters[0].id, by="ops")
+            story = await shop.over(story.id)
+    assert (story.status, shop.data["bill"], shop.log) == ("completed", {"price": 6}, ["a", "bill"])
+
+
+async def test_use_case_compensation_failures(shop: Shop) -> None:
+    """Without DLQ mode: what could not be taken back is kept for a person, who has it taken back later."""
+    story = await broken(shop)
+    assert (story.status, story["charge"], story.letters[0].reason) == ("failed", "failed", "COMPENSATION_EXHAUSTED")
+    shop.fails = {}
+    story = await again(shop, story, reason="the bank is open again")
+    assert (story.status, story["charge"], story.letters) == ("failed", "rolled_back", [])
+    assert shop.data["refund"] == {"input": {"by": "first"}, "output": {"by": "charge"}}
 
 
 # --- many at once: all of an instance, or none ------------------------------------------------------------------------

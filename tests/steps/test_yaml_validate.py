@@ -53,6 +53,14 @@ def test_every_problem_of_every_file_is_a_line(tmp_path: Path) -> None:
     ]
 
 
+def test_the_place_of_a_problem_is_no_emoji(tmp_path: Path) -> None:
+    file = tmp_path / "long.yaml"
+    file.write_text("#\n" * 99 + "a: 1\n")
+    code, output = run("validate", file)
+    assert code == 1
+    assert f"{file}:100:1: " in output
+
+
 def test_warnings_are_told_and_pass(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(WARNED)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +84,25 @@ def test_every_name_that_is_used_has_a_file() -> None:
 def test_a_name_without_a_file_is_an_error_at_import() -> None:
     with pytest.raises(AttributeError, match=r"no sql/read_nothing\.sql"):
         SQL.read_nothing  # noqa: B018
+
+
+def test_files_are_read_whatever_the_encoding_of_the_place() -> None:
+    """Also in a locale without UTF-8: wherever Python would guess an encoding, it warns, and warnings are errors."""
+    program = (
+        "import holdfast.cli.app, holdfast.server.app\n"
+        "from holdfast.store import connections, migrate\n"
+        "from holdfast.store.embedded import binaries, memory\n"
+        "connections._for_drivers('start_instance')\n"
+        "migrate.migrations(), binaries.find_installation(), memory.buffers()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "warn_default_encoding", "-W", "error::EncodingWarning", "-c", program],
+        check=False,
+        env={"PYTHONUTF8": "0", "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", sorted(set(SQL.all) - set(TENANTS) - set(BEFORE_A_ROLE)))

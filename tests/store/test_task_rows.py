@@ -15,7 +15,7 @@ from store_batches import batch, commit, decision, happened, instance, later, ne
 from store_fill import stop_autovacuum
 from store_plans import Db, accesses, be_tenant, buffers, measure, node_types
 
-from holdfast.core.decision import TaskClosed, TaskFacts, TaskOpened
+from holdfast.core.decision import TaskChange, TaskClosed, TaskFacts, TaskOpened, TaskRenamed
 from holdfast.core.hands import Change, TaskStatus
 from holdfast.core.state import Instance
 from holdfast.store.commit import Entry, writes
@@ -62,10 +62,14 @@ async def store_open(session: Session, *tasks: TaskOpened, of: Instance | None =
     return one
 
 
-async def end(session: Session, one: Instance, closed: TaskClosed) -> None:
+async def change(session: Session, one: Instance, *changes: TaskChange) -> None:
     after = later(one)
     now = await read_now(session)
-    await commit(session, batch(now, Entry(one, [decision(after, tasks=[closed], events=[happened(2)])])))
+    await commit(session, batch(now, Entry(one, [decision(after, tasks=list(changes), events=[happened(2)])])))
+
+
+async def end(session: Session, one: Instance, closed: TaskClosed) -> None:
+    await change(session, one, closed)
 
 
 async def found(session: Session, id: bytes) -> Task:
@@ -135,6 +139,27 @@ async def test_a_task_ends_once(session: Session) -> None:
     await end(session, one, closed)
     again = Entry(later(one), [decision(later(later(one)), tasks=[closed])])
     await refused(session, batch(await read_now(session), again), "HF001", "close_tasks")
+
+
+async def test_a_commit_gives_a_task_the_new_name_of_its_step(session: Session, holdfast_dsn: str) -> None:
+    one = instance()
+    task, other = asked(one), asked(one)
+    await store_open(session, task, other, of=one)
+    await change(session, one, TaskRenamed(task.id, "ask", "sign"))
+    assert [(await found(session, id)).node for id in (task.id, other.id)] == ["sign", "ask"]
+    *_, last = await list_task_events(session, "acme", task.id)
+    assert (last.ordinal, last.type, last.actor, last.detail) == (2, "renamed", "ann", {"from": "ask", "to": "sign"})
+    with psycopg.connect(holdfast_dsn) as db, pytest.raises(psycopg.Error, match="until its instance is migrated"):
+        db.execute("update holdfast.tasks set node = 'other', version = version + 1")
+
+
+async def test_a_task_that_is_over_keeps_its_name(session: Session) -> None:
+    one = instance()
+    task = asked(one)
+    await store_open(session, task, of=one)
+    await end(session, one, TaskClosed(task.id, task.step, "cancelled", reason="left"))
+    renamed = Entry(later(one), [decision(later(later(one)), tasks=[TaskRenamed(task.id, "ask", "sign")])])
+    await refused(session, batch(await read_now(session), renamed), "HF001", "rename_tasks")
 
 
 async def test_a_role_named_twice_counts_once(session: Session) -> None:

@@ -130,5 +130,6 @@ def _plain(value: Any) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    # Paths and addresses are copied from here, so lines are never folded and nothing is coloured by guess.
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    # Paths and addresses are copied from here, so lines are never folded, nothing is coloured by guess, and the `:100:`
+    # behind the name of a file stays what it is.
+    return Console(stderr=stderr, highlight=False, emoji=False, soft_wrap=True)

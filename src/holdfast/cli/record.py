@@ -11,10 +11,13 @@ from functools import cached_property
 from typing import Any, Final, cast
 from uuid import UUID
 
+import msgspec
+
 from holdfast.cli.place import Place
 from holdfast.compiler.compiled import Compiled
 from holdfast.core.ids import COMPENSATE, CONTROL, FORWARD
 from holdfast.core.moments import to_datetime
+from holdfast.core.renames import names_today
 from holdfast.errors import DefinitionError, NotFound
 from holdfast.store.dead_letters import DeadLetter
 from holdfast.store.reads import Event, Instance, Step
@@ -47,8 +50,9 @@ class Record:
 
     @cached_property
     def visits(self) -> dict[str, list[Step]]:
-        """The forward rows of every node, in the order they happened."""
-        return _grouped((step.name, step) for step in self.steps if step.kind == FORWARD)
+        """The forward rows of every node, by the name it has today, in the order they happened."""
+        today = names_today((row.opened, msgspec.json.encode(row.detail)) for row in self.controls.get("migrate", []))
+        return _grouped((today(step.name, step.opened), step) for step in self.steps if step.kind == FORWARD)
 
     @cached_property
     def undone(self) -> dict[str, list[Step]]:
@@ -70,8 +74,7 @@ class Record:
         told = self.controls.get("rollback", [])
         if told:
             return told[-1].detail["target"], told[-1].detail["root"]
-        fates = (document(step.closing if step.kind == FORWARD else step.detail).get("fate") for step in self.steps)
-        return ("failed", False) if "rollback" in fates else None
+        return ("failed", False) if any(fate_of(step) == "rollback" for step in self.steps) else None
 
     @cached_property
     def controls(self) -> dict[str, list[Step]]:
@@ -155,6 +158,11 @@ def _graph_of(engine: Place, instance: Instance) -> Compiled | None:
 def document(value: Any) -> dict[str, Any]:
     """What a row keeps as JSON, where there may also be nothing."""
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def fate_of(step: Step) -> str | None:
+    """What became of the instance when the step failed."""
+    return document(step.closing if step.kind == FORWARD else step.detail).get("fate")
 
 
 def due_of(wait: dict[str, Any]) -> datetime | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json as text_json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.record import Record, document
+from holdfast.cli.record import Record, document, fate_of
 from holdfast.cli.spans import shown, spoken
 from holdfast.cli.tree import fit
 from holdfast.cli.wording import error_words, first_line
@@ -36,6 +37,13 @@ DEEDS: Final = {
     "undo_again": "requeued",
     "migrate": "migrated",
     "rerun": "run again",
+}
+# What an instance stands as it does since: the last of these rows. Where there is none, it has never been otherwise.
+BEGINNINGS: Final = {
+    "suspended": ("suspend",),
+    "dlq": ("suspend",),
+    "running": ("resume", "requeue", "rerun", "cancel"),
+    "rolling_back": ("rollback", "resume", "undo_again"),
 }
 
 
@@ -79,9 +87,19 @@ def _status(record: Record) -> str:
     parts = [instance.status.replace("_", " ")]
     if instance.reason:
         parts.append(first_line(instance.reason))
-    if instance.status not in TERMINAL and instance.created_at is not None:
-        parts.append(f"for {spoken(record.now - instance.created_at)}")
+    since = _since(record)
+    if instance.status not in TERMINAL and since is not None:
+        parts.append(f"for {spoken(record.now - since)}")
     return " · ".join(parts)
+
+
+def _since(record: Record) -> datetime | None:
+    """When the instance came to stand as it does. A step that turned it back tells of that itself."""
+    status = record.instance.status
+    rows = [row for kind in BEGINNINGS.get(status, ()) for row in record.controls.get(kind, [])]
+    if status == "rolling_back":
+        rows += [row for row in record.steps if fate_of(row) == "rollback"]
+    return max((row.closed_at or row.created_at for row in rows), default=record.instance.created_at)
 
 
 def _progress(record: Record) -> list[str]:
@@ -106,9 +124,14 @@ def _progress(record: Record) -> list[str]:
 def _save_point(record: Record) -> str | None:
     """The last one that was passed."""
     nodes = {} if record.graph is None else record.graph.nodes
-    passed = [row for name, rows in record.visits.items() if name in nodes for row in rows]
-    points = [row for row in passed if nodes[row.name].kind == "save_point" and row.status == "completed"]
-    return max(points, key=lambda row: row.opened).name if points else None
+    points = [
+        (row.opened, name)
+        for name, rows in record.visits.items()
+        if name in nodes and nodes[name].kind == "save_point"
+        for row in rows
+        if row.status == "completed"
+    ]
+    return max(points)[1] if points else None
 
 
 def _deeds(record: Record) -> Iterator[Fact]:

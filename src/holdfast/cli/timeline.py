@@ -75,7 +75,7 @@ def _rows(
     began = instance.created_at or now
     behaviours = {(step.name, step.token): step.behaviour for step in steps}
     names = {step.token: step.name for step in steps}
-    deciders = {(task.node, task.token): task.decided_by or task.assignee for task in tasks}
+    deciders = {task.token: task.decided_by or task.assignee for task in tasks}
     rows: list[Row] = []
     for entry in entries:
         key = entry.name, entry.token or ""
@@ -87,7 +87,8 @@ def _rows(
             end = ((now if is_open else entry.until or entry.at) - began).total_seconds()
             sign = "work" if behaviours.get(key) in _WORK else "wait"
             look = LOOKS.get(entry.status or "", LOOKS["unreached"])
-            rows.append(Row(entry.name, begin, end, sign, is_open, _step_words(entry, deciders.get(key)), look.style))
+            words = _step_words(entry, deciders.get(entry.token or ""))
+            rows.append(Row(entry.name, begin, end, sign, is_open, words, look.style))
     return rows
 
 

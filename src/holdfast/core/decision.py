@@ -31,6 +31,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     inline_calls: bool = False  # this transaction may run calls
     task: TaskFacts | None = None  # of the task that is being decided
     target: Program | None = None  # the version an instance is migrated to
+    visited: frozenset[str] | None = None  # the nodes it has been to, by today's names; None: perhaps all
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -262,7 +263,16 @@ class History(msgspec.Struct, frozen=True, gc=False):
     token: str = ""
 
 
-Need = EarlyEvents | Call | History
+class LastCall(msgspec.Struct, frozen=True, gc=False):
+    """Need: what a step was called with and how that ended, for it is not called again. Only its row knows."""
+
+    token: str
+    path: str
+    step: bytes
+    at: int
+
+
+Need = EarlyEvents | Call | History | LastCall
 Plain = Literal["", "begin", "advance", "finish", "fail", "plan", "undo", "undone"]
 
 

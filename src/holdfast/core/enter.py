@@ -77,7 +77,7 @@ def _enter_pass(turn: Turn, place: Place, move: Move) -> None:
         closing=closing(records),
     )  # fmt: skip
     turn.note("step_passed", place.id, token_id(move.path, move.hop))
-    last = move.last if place.mapping is None else place.id
+    last = (move.last or place.id) if place.mapping is None else place.id
     turn.moves.append(Move(move.path, move.hop + 1, way.target, output, move.held, last, fence=move.fence))
 
 

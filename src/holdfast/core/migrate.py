@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from holdfast.compiler.graph import Behaviour
+from holdfast.core.decision import TaskRenamed
 from holdfast.core.events import ENGINE_EVENTS
 from holdfast.core.failure import postponed
 from holdfast.core.ids import token_id
@@ -120,6 +121,13 @@ def _check_moment(turn: Turn, target: Program) -> None:
         )
 
 
+def lost_undos(old: Program, new: Program, signal: Migrate) -> list[str]:
+    """The nodes whose compensation the new graph lacks: an instance that has been there must stay."""
+    kept = {place.id for place in new.places.values() if place.node.undo is not None}
+    undone = (place.id for place in old.places.values() if place.node.undo is not None)
+    return sorted(node for node in undone if signal.nodes.get(node, node) not in kept)
+
+
 class _Crossing:
     """The way from one graph to another for one instance."""
 
@@ -134,20 +142,17 @@ class _Crossing:
         return self.signal.nodes.get(node, node)
 
     def check_graphs(self) -> None:
-        """What holds for every instance of the version, wherever its tokens are."""
+        """What does not depend on where the tokens are."""
         if self.old.name != self.new.name:
             raise _blocked("MIGRATION_FLOW_CHANGED", f"{self.new.name!r} is another flow than {self.old.name!r}.")
         if self.old.merges != self.new.merges:
             raise _blocked("MIGRATION_DATA_CHANGED", "The two versions do not pass data on in the same way.")
-        lost = [
-            place.id
-            for place in self.old.places.values()
-            if place.node.undo is not None and self._undo_of(self.name(place.id)) is None
-        ]
+        visited = self.turn.facts.visited
+        lost = [node for node in lost_undos(self.old, self.new, self.signal) if visited is None or node in visited]
         if lost:
             raise _blocked(
                 "MIGRATION_UNDO_LOST",
-                f"The new version could not take back what {', '.join(map(repr, sorted(lost)))} did.",
+                f"The new version could not take back what {', '.join(map(repr, lost))} did.",
                 "Map the node to one that has a compensation.",
             )
         is_dead = any(token.phase is Phase.DEAD for token in self.turn.tokens.values())
@@ -163,10 +168,6 @@ class _Crossing:
                 "A step has failed while the instance was suspended, and the two versions deal with that differently.",
                 "Resume the instance first, or run the step again.",
             )
-
-    def _undo_of(self, node: str) -> str | None:
-        place = self.new.places.get(node)
-        return None if place is None else place.node.undo
 
     # --- scopes ---------------------------------------------------------------------------------------------------
 
@@ -231,7 +232,7 @@ class _Crossing:
         if token.phase is Phase.RETRYING and place.id != before.id:
             raise _blocked(
                 "MIGRATION_RETRY_RENAMED",
-                f"{before.id!r} is about to be called again under the key of its name.",
+                f"{before.id!r} is about to be called under the key of its name.",
                 "Keep the name, or wait until the step is over.",
             )
         if token.phase is Phase.RESTING:
@@ -294,9 +295,18 @@ def _move(turn: Turn, target: Program, stood: dict[str, Standing], scopes: dict[
         token = turn.tokens[path]
         ended = [wait for wait in token.waits if wait.id in standing.lifted]
         turn.timers_ended = [*turn.timers_ended, *(wait.ref for wait in ended if wait.ref is not None)]
+        turn.tasks = [*turn.tasks, *_renamed(token, standing)]
         turn.tokens[path] = moved(token, standing, target)
     gone = {(standing.path, wait) for standing in stood.values() for wait in standing.lifted}
     turn.parked = tuple(timer for timer in turn.parked if (timer.path, timer.wait) not in gone)
+
+
+def _renamed(token: Token, standing: Standing) -> list[TaskRenamed]:
+    """A task goes by the name of its step, for whoever looks up there who may act on it."""
+    if standing.was == standing.now:
+        return []
+    refs = [wait.ref for wait in token.waits if wait.kind == "task" and wait.ref is not None]
+    return [TaskRenamed(ref, standing.was, standing.now) for ref in refs]
 
 
 def moved(token: Token, standing: Standing, target: Program) -> Token:

@@ -182,7 +182,7 @@ class Rebuild:
             self._part(row, raw, chosen)
         elif chosen:
             passes = place.behaviour is Behaviour.PASS and place.mapping is None and not failed
-            last = token.last if passes else place.id
+            last = (token.last or place.id) if passes else place.id
             self.moves[row.path] = Move(row.path, row.hop + 1, self.targets[chosen[0]], raw, last=last)
         elif failed:
             self._fail(row, token, fate)
@@ -249,7 +249,7 @@ class Rebuild:
         for path, move in self.moves.items():
             scope_id, _, index = path.rpartition(".")
             scope = self.scopes[scope_id]
-            arrival = Arrival(move.last or path, msgspec.Raw(move.raw))
+            arrival = Arrival(move.last, msgspec.Raw(move.raw))
             self.scopes[scope_id] = msgspec.structs.replace(scope, done={**scope.done, index: arrival})
         self.moves = {}
         if self.undoing.is_under_way:

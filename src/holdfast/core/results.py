@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.compiler.graph import Behaviour
 from holdfast.core import overtime
-from holdfast.core.decision import Call, Dispatch, Release, Retried
+from holdfast.core.decision import Call, Dispatch, LastCall, Release, Retried
 from holdfast.core.failure import fail_visit
 from holdfast.core.ids import token_id, wait_id
 from holdfast.core.leave import leave_with_output, shrug_off
@@ -16,7 +16,7 @@ from holdfast.core.program import Place
 from holdfast.core.retry import delay_before
 from holdfast.core.rollback import AFTER_STOP, COMPENSATION, not_undone, undone
 from holdfast.core.scopes import OUT, WORKFLOW_STOPPED
-from holdfast.core.signals import CallDue, Failure, WorkDone, WorkFailed
+from holdfast.core.signals import CallDue, CallsSpent, Failure, WorkDone, WorkFailed
 from holdfast.core.state import Token, Wait
 from holdfast.core.status import CANCELLING, SUSPENDED, InstanceStatus, Phase, StepStatus
 from holdfast.core.turn import Turn, encode
@@ -170,6 +170,28 @@ def dispatch_again(
     turn.tokens[path] = msgspec.structs.replace(
         token, phase=Phase.WORKING, calls=calls, fence=fence + 1, waits=_but_retry(token)
     )
+
+
+def call_again(turn: Turn, path: str, token: Token, place: Place) -> None:
+    """The next call is due. A migration may have left none: then the last one was the last."""
+    name = token_id(path, token.hop)
+    if token.calls >= place.retry.calls:
+        turn.needs = [*turn.needs, LastCall(name, path, token.step, token.at)]
+        return
+    if not token.calls:
+        turn.note("step_started", place.id, name)
+    dispatch_again(turn, path, token, place, token.calls + 1, token.fence, 0, None)
+
+
+def calls_spent(turn: Turn, signal: CallsSpent) -> None:
+    path, token = signal.path, turn.tokens.get(signal.path)
+    if token is None or token.step != signal.step or token.phase is not Phase.RETRYING:
+        raise Refused("The step does not wait for a call any more.", code="STALE_RESULT")
+    place = turn.program.places[token.node]
+    if place.node.best_effort:
+        shrug_off(turn, path, token, place, signal.failure, 0, token.calls)
+    else:
+        fail_visit(turn, path, token, place, signal.failure, 0, input=signal.input)
 
 
 def call_due(turn: Turn, signal: CallDue) -> None:

@@ -49,7 +49,7 @@ def arrive(turn: Turn, place: Place, move: Move) -> None:
     """A branch reaches its join; if that settles the scope, the parent goes on to fire it."""
     scope_id, _, index = move.path.rpartition(".")
     turn.note("branch_arrived", place.id, token_id(move.path, move.hop))
-    _settle(turn, scope_id, index, Arrival(move.last or move.path, msgspec.Raw(move.raw)))
+    _settle(turn, scope_id, index, Arrival(move.last, msgspec.Raw(move.raw)))
 
 
 def branch_over(turn: Turn, path: str, outcome: str) -> None:
@@ -84,7 +84,7 @@ def join_value(scope: Scope, mode: str, last: str) -> dict[str, Any]:
     outputs: dict[str, Any] = {}
     for index in arrived:
         arrival = scope.done[index]
-        name = arrival.step or index
+        name = arrival.step or scope.split  # an edge may lead from the split straight to its join
         outputs[name if name not in outputs else f"{name}.{index}"] = arrival.value
     return {
         "strategy": mode,

@@ -64,6 +64,15 @@ class WorkFailed(msgspec.Struct, frozen=True, gc=False):
     input: bytes | None = None  # what the step was called with: a retry at once needs it, and so does a dead token
 
 
+class CallsSpent(msgspec.Struct, frozen=True, gc=False):
+    """What the row tells of a step that has no call left: how the last one ended, and what it was called with."""
+
+    path: str
+    step: bytes
+    failure: Failure
+    input: bytes | None = None
+
+
 class CallDue(msgspec.Struct, frozen=True, gc=False):
     """A call step's turn has come: `decide` answers with the call to run in this very transaction."""
 
@@ -236,6 +245,7 @@ Signal = (
     | WorkDone
     | WorkFailed
     | CallDue
+    | CallsSpent
     | TimerDue
     | EventArrived
     | Decided

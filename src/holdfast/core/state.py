@@ -50,7 +50,7 @@ class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     phase: Phase = Phase.WORKING
     calls: int = 0
     run: int = 0
-    last: str | None = None  # the last step before this one that was not a mere pass
+    last: str | None = None  # the last step before this one that was not a mere pass, or else the first pass
     waits: tuple[Wait, ...] = ()
     value: Value = UNSET  # only where the step row alone would not do
     failed: Failed | None = None  # of a dead one

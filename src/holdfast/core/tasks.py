@@ -107,7 +107,7 @@ def open_task(
 def settle_tasks(turn: Turn) -> None:
     """The ends of tasks, told by the ends of their steps."""
     ends = {closed.id: closed for closed in turn.closed}
-    turn.tasks = [t if isinstance(t, TaskOpened) else _ended(t, ends[t.step]) for t in turn.tasks]
+    turn.tasks = [_ended(t, ends[t.step]) if isinstance(t, TaskClosed) else t for t in turn.tasks]
 
 
 def _ended(task: TaskClosed, step: Closed) -> TaskClosed:

@@ -12,7 +12,7 @@ from holdfast.core.ids import token_id
 from holdfast.core.leave import leave
 from holdfast.core.moments import seconds, to_iso
 from holdfast.core.program import Place
-from holdfast.core.results import close_cancelling, dispatch_again, status_of_failure
+from holdfast.core.results import call_again, close_cancelling, status_of_failure
 from holdfast.core.rollback import begin
 from holdfast.core.schedule import due_from
 from holdfast.core.scopes import OUT, cancel_children, cancel_token, end_work, outran
@@ -136,9 +136,7 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
     place = turn.program.places[token.node]
     turn.note("timer_fired", place.id, token_id(path, token.hop), {"purpose": purpose, "wait": wait})
     if purpose == "retry":
-        if not token.calls:
-            turn.note("step_started", place.id, token_id(path, token.hop))
-        dispatch_again(turn, path, token, place, token.calls + 1, token.fence, 0, None)
+        call_again(turn, path, token, place)
         return
     if purpose == "due":
         pass_due(turn, path, token, place, wait)

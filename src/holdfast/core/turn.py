@@ -14,24 +14,22 @@ import msgspec
 from holdfast.compiler.expressions import REQUEST_FACTS, Expression
 from holdfast.core.decision import (
     Answered,
-    Call,
     Child,
     Closed,
     Dispatch,
-    EarlyEvents,
     Effect,
     Event,
     Facts,
-    History,
     KeyWait,
     Letter,
     Moved,
+    Need,
     Opened,
     Outgoing,
     Release,
     Retried,
+    TaskChange,
     TaskClosed,
-    TaskOpened,
     Timer,
 )
 from holdfast.core.ids import CONTROL, FORWARD, receipt_key, step_id, timer_id, token_id
@@ -179,8 +177,8 @@ class Turn:
         self.children: list[Child] = NONE
         self.outgoing: list[Outgoing] = NONE
         self.superseded: list[tuple[bytes, int]] = NONE
-        self.needs: list[EarlyEvents | Call | History] = NONE
-        self.tasks: list[TaskOpened | TaskClosed] = NONE
+        self.needs: list[Need] = NONE
+        self.tasks: list[TaskChange] = NONE
         self.stops: tuple[str, ...] = ()
         self.halts: tuple[str, ...] = ()
         self.moved: tuple[Moved, ...] = ()

@@ -28,7 +28,7 @@ def decided(turn: Turn, signal: Decided) -> None:
     path, token = _asked(turn, signal.task)
     place = turn.program.places[token.node]
     check_decider(turn.facts.task, turn.actor, signal.roles)
-    on = _edge_for(place, signal.decision)
+    on = edge_for(place, signal.decision)
     value, payload = value_of(token) or NULL, signed(turn, place, signal.decision, signal.raw)
     seen = (payload or NULL) if turn.program.merges else value
     way, records, guarded = choose(turn, place, on, seen) if on is not None else (None, None, False)
@@ -73,7 +73,7 @@ def _asked(turn: Turn, task: bytes) -> tuple[str, Token]:
     )
 
 
-def _edge_for(place: Place, decision: str) -> str | None:
+def edge_for(place: Place, decision: str) -> str | None:
     """The event whose edge is taken. A rejection never goes on as if it were a success: without an edge of its own it
     ends the instance (None)."""
     if decision in place.ways and decision not in _NO_DECISIONS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.definitions.model import Definition, Function
+from holdfast.definitions.model import Definition, Function, is_same_function
 from holdfast.definitions.path import Path
 from holdfast.definitions.problems import Problem, problem, require_none
 from holdfast.definitions.rules import check_flow, check_steps
@@ -53,6 +53,6 @@ class Flow(Path):
     def _ambiguous_handlers(self) -> Iterator[Problem]:
         known: dict[str, Function] = {}
         for name, function in self._functions:
-            if known.setdefault(name, function) is not function:
+            if not is_same_function(known.setdefault(name, function), function):
                 message = f"Two different functions are called {name!r}; a handler's name must mean one of them."
                 yield problem("HANDLER_AMBIGUOUS", message, f"handlers.{name}")

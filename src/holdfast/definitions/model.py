@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 import msgspec
 
 Function = Callable[..., Any]
+
+
+def is_same_function(one: Function, other: Function) -> bool:
+    """Every look at a method gives a new object, equal to the last. Of anything else, what its author calls equal need
+    not do the same."""
+    return one is other or (
+        isinstance(one, MethodType | BuiltinMethodType) and type(one) is type(other) and one == other
+    )
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", omit_defaults=True):

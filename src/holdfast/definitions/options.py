@@ -23,6 +23,7 @@ from holdfast.definitions.model import (
 BACKOFFS: Final = ("fixed", "linear", "exponential")
 MODES: Final = ("all", "any")
 ENGINE_EVENTS: Final = ("completed", "error", "timeout")
+NAMELESS: Final = "<lambda>"  # what Python calls a function without a name
 LONGEST_NAME: Final = 200  # bytes, because that is what the columns and their indexes hold
 LONGEST_DURATION: Final = 100 * 365.25 * 86_400
 _INVISIBLE: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import msgspec
 
 from holdfast.definitions import model
 from holdfast.definitions.model import Compensation, Function, Item
+from holdfast.definitions.options import NAMELESS
 from holdfast.definitions.problems import Problem, problem
 
 Handler = str | Function
 Backoff = Literal["fixed", "linear", "exponential"]
 Metadata = Mapping[str, Any]
-NAMELESS: Final = "<lambda>"
 
 
 class Path:
@@ -231,8 +231,8 @@ class Path:
         return longer
 
     def _knowing(self, handler: Handler) -> Self:
-        if callable(handler):
-            self._functions = (*self._functions, (_name_of(handler), handler))
+        if callable(handler) and (name := _name_of(handler)) != NAMELESS:
+            self._functions = (*self._functions, (name, handler))
         return self
 
     def _refusing(self, code: str, message: str, name: str) -> Self:
@@ -251,26 +251,30 @@ def _sorted_out(name: str, given: list[tuple[Any, Branch | None]]) -> tuple[tupl
     """The branches among what was given, and a complaint for everything that is none."""
     branches = [(what, what if isinstance(what, Branch) else made) for what, made in given]
     complaints = [
-        problem("BRANCH_INVALID", f"Branch {number} of {name!r} is {type(what).__name__}, not Branch.", f"steps.{name}")
+        problem("BRANCH_INVALID", f"Branch {number} of {name!r} is {_wrong_branch(what)}.", f"steps.{name}")
         for number, (what, branch) in enumerate(branches, 1)
         if branch is None
     ]
     return tuple(branch for _, branch in branches if branch is not None), tuple(complaints)
 
 
+def _wrong_branch(what: Any) -> str:
+    return (
+        "a lambda or an object without a name" if _name_of(what) == NAMELESS else f"{type(what).__name__}, not Branch"
+    )
+
+
 def _task(task: Any) -> Branch | None:
     if isinstance(task, tuple) and len(cast(tuple[Any, ...], task)) == 2:
         name, handler = cast(tuple[Any, Any], task)
         return Branch().step(name, handler)
-    return Branch().step(_name_of(task), cast(Function, task)) if callable(cast(Any, task)) else None
+    is_named = callable(cast(Any, task)) and _name_of(task) != NAMELESS
+    return Branch().step(_name_of(task), cast(Function, task)) if is_named else None
 
 
 def _name_of(handler: Any) -> Any:
-    """A lambda or a callable object has no name that another process could find it by: left empty, refused by build."""
-    if not callable(handler):
-        return handler
-    name = getattr(handler, "__name__", "")
-    return "" if name == NAMELESS else name
+    """A lambda or a callable object has no name that another process could find it by: refused by build."""
+    return getattr(handler, "__name__", NAMELESS) if callable(handler) else handler
 
 
 def _own(metadata: Any) -> Any:

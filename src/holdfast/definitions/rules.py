@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.definitions.model import Called, Compensation, Human, Items, Named, Sleep, inner_paths, undo_of
-from holdfast.definitions.options import FLOW_OPTIONS, OPTIONS, is_version, name_complaint
+from holdfast.definitions.options import FLOW_OPTIONS, NAMELESS, OPTIONS, is_version, name_complaint
 from holdfast.definitions.problems import Problem, problem
 from holdfast.errors import PayloadError
-from holdfast.payloads import canonical, encode
+from holdfast.payloads import MAX_DEPTH, canonical, encode
 
 RESERVED: Final = "_root_"
 RESERVED_PREFIX: Final = "cond#"
@@ -65,7 +65,7 @@ def _check_step(step: Named, depth: int) -> Found:
         yield problem("STEP_NAME_RESERVED", f"The step name {step.name!r} {complaint}.", place)
     elif step.name == RESERVED or step.name.startswith(RESERVED_PREFIX):
         yield problem("STEP_NAME_RESERVED", f"The step name {step.name!r} is reserved for the engine.", place)
-    if isinstance(step, Called) and (complaint := name_complaint(step.handler)):
+    if isinstance(step, Called) and (complaint := _handler_complaint(step.handler)):
         noun = "compensation" if isinstance(step, Compensation) else "step"
         yield problem("HANDLER_INVALID", f"The handler of {noun} {step.name!r} {complaint}.", f"{place}.handler")
     for option, (holds, wanted) in OPTIONS[type(step)].items():
@@ -77,6 +77,12 @@ def _check_step(step: Named, depth: int) -> Found:
     yield from _check_json(step, "metadata", step.metadata, depth)
     if isinstance(step, Human) and step.form is not None:
         yield from _check_json(step, "form", step.form, depth)
+
+
+def _handler_complaint(handler: Any) -> str:
+    if handler == NAMELESS:
+        return "is a lambda or an object without a name that a worker could find it by"
+    return name_complaint(handler)
 
 
 def _check_sleep(step: Sleep) -> Found:
@@ -93,13 +99,25 @@ def _check_json(step: Named, what: str, value: Any, depth: int) -> Found:
     if not isinstance(value, dict):
         yield _misfit(step, what, f"has {what} {value!r}; it must be a dictionary")
         return
+    place = f"The {what} of step {step.name!r}"
     try:
-        # Nested as deep as it will stand in the stored definition, because depth is limited there.
-        encode(_nested(value, depth), f"steps.{step.name}.{what}")
-        canonical(msgspec.json.decode(canonical(value)))  # again, because a large whole float comes back as an integer
+        encode(value, place)
+        # Again, because a large whole float comes back as an integer.
+        canonical(msgspec.json.decode(canonical(value, place)), place)
+        complaint = "" if _has_room(value, depth) else f"{place} is nested deeper than {MAX_DEPTH - depth} levels."
     except PayloadError as refusal:
-        message = f"The {what} of step {step.name!r} cannot be stored: {refusal.message}"
-        yield problem("STEP_OPTION_INVALID", message, f"steps.{step.name}.{what}")
+        complaint = refusal.message
+    if complaint:
+        yield problem("STEP_OPTION_INVALID", complaint, f"steps.{step.name}.{what}")
+
+
+def _has_room(value: Any, depth: int) -> bool:
+    """As deep as it will stand in the stored definition, because depth is limited there."""
+    try:
+        encode(_nested(value, depth), "")
+    except PayloadError as refusal:
+        return refusal.code != "PAYLOAD_TOO_DEEP"  # some bytes more are for the whole definition to refuse
+    return True
 
 
 def _nested(value: Any, depth: int) -> Any:

@@ -15,16 +15,17 @@ from holdfast.store.tasks import Task
 log = logging.getLogger("holdfast.tasks")
 
 
-def check_answer(task: Task, decision: str, raw: bytes | None) -> None:
+def refusal_of(task: Task, decision: str, raw: bytes | None) -> InputInvalid | None:
     misfits = () if task.form is None else misfits_of_form(task.form, task.node, decision, raw)
-    if misfits:
-        raise InputInvalid(
-            f"The data does not fit the form of {task.node!r}: {told(misfits)}",
-            code="FORM_MISFIT",
-            hint="Read the task for its form and decide again.",
-            misfits=misfits,
-            path=misfits[0].path,
-        )
+    if not misfits:
+        return None
+    return InputInvalid(
+        f"The data does not fit the form of {task.node!r}: {told(misfits)}",
+        code="FORM_MISFIT",
+        hint="Read the task for its form and decide again.",
+        misfits=misfits,
+        path=misfits[0].path,
+    )
 
 
 def misfits_of_form(form: Any, node: str, decision: str, raw: bytes | None) -> tuple[Misfit, ...]:

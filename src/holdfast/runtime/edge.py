@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -44,7 +45,7 @@ def take_id(id: Id) -> bytes:
         return UUID(id).bytes
     except (ValueError, AttributeError, TypeError):
         raise NotFound(
-            f"{ascii(id)[:80]} is not an id.", code="ID_INVALID", hint="Ids are UUIDs, as `start` gave them."
+            f"{ascii(id)[:80]} is not an id.", code="ID_INVALID", hint="Ids are UUIDs, as the engine gave them."
         ) from None
 
 
@@ -68,12 +69,32 @@ def check_text(text: Any, what: str) -> None:
         )
 
 
-def take_names(names: Collection[str], what: str) -> tuple[str, ...]:
-    """One name may be given as it is; taken apart, its letters would be names."""
-    given = (names,) if isinstance(names, str) else tuple(names)
+def take_names(names: Iterable[str], what: str) -> tuple[str, ...]:
+    given = several(names, what)
     for name in given:
         check_text(name or "", what)
     return given
+
+
+def several(names: Iterable[str], what: str) -> tuple[str, ...]:
+    """One name may be given as it is; taken apart, its letters would be names."""
+    if not isinstance(names, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Refused(
+            f"{ascii(names)[:80]} is no {what}, nor a list of them.",
+            code="TEXT_INVALID",
+            hint="Pass the names in a list, or leave it out.",
+        )
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def check_moment(moment: Any, what: str) -> None:
+    """One without a time zone is taken to be in UTC."""
+    if moment is not None and not isinstance(moment, datetime):
+        raise Refused(
+            f"The moment `{what}` is a datetime, not {ascii(moment)[:80]}.",
+            code="MOMENT_INVALID",
+            hint="Pass one, for example datetime.now(UTC) - timedelta(days=1), or leave it out.",
+        )
 
 
 def check_version(version: Any, what: str = "version of the flow", least: int = 1, most: int = MOST_VERSION) -> None:

@@ -6,16 +6,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Child, Decision, EarlyEvents, Facts, History
+from holdfast.core.decision import Child, Decision, EarlyEvents, Facts, History, LastCall
 from holdfast.core.ids import token_id
 from holdfast.core.program import Program
-from holdfast.core.signals import SYSTEM, Actor, ChildFinished, EventArrived, Failure, HistoryRead, PastStep, Signal
+from holdfast.core.signals import (
+    SYSTEM,
+    Actor,
+    CallsSpent,
+    ChildFinished,
+    EventArrived,
+    Failure,
+    HistoryRead,
+    PastStep,
+    Signal,
+)
 from holdfast.core.state import Instance
 from holdfast.errors import Conflict, Forbidden, HoldfastError, Refused
 from holdfast.store.commit import ChildStart, Entry
 from holdfast.store.early import mark_taken
 from holdfast.store.families import count_ancestors
-from holdfast.store.history import read_past
+from holdfast.store.history import read_last_call, read_past
 from holdfast.store.needs import KeptEvent, take_early_events
 from holdfast.store.session import Session
 
@@ -31,6 +41,9 @@ async def follow(plan: Plan, session: Session, program: Program, entry: Entry, d
         lost = await _start_child(plan, session, entry.before, child)
         if lost is not None:
             await _go_on(plan, session, program, entry, lost, SYSTEM)
+    for need in decision.needs:
+        if isinstance(need, LastCall):
+            await _give_up(plan, session, program, entry, need)
     if any(isinstance(need, History) for need in decision.needs):
         plan.rollbacks[entry.before.id] = entry  # planned together, when all items have been decided upon
         return
@@ -71,6 +84,11 @@ def _plan_rollback(plan: Plan, entry: Entry, past: list[PastStep]) -> None:
     assert program is not None
     with suppress(Refused):  # a later item of the batch stopped the rollback
         entry.decisions.append(decide(program, instance, HistoryRead(past), Facts(plan.locked.now)))
+
+
+async def _give_up(plan: Plan, session: Session, program: Program, entry: Entry, need: LastCall) -> None:
+    input, failure = await read_last_call(session, entry.before.id, need.step, need.at)
+    await _go_on(plan, session, program, entry, CallsSpent(need.path, need.step, failure, input), SYSTEM)
 
 
 async def _try_kept(plan: Plan, session: Session, program: Program, entry: Entry, need: EarlyEvents) -> None:

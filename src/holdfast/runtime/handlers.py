@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from holdfast.core.program import CALL_QUEUE, queue_name
+from holdfast.definitions.model import Function, is_same_function
 from holdfast.errors import HoldfastError, NotFound
-
-Function = Callable[..., Any]
+from holdfast.runtime.edge import check_text
+from holdfast.runtime.schemas import reader_of
 
 
 class DoNotRetry(Exception):
@@ -48,17 +49,18 @@ class Registry:
     def register(self, name: str, function: Function) -> Function:
         if not name:
             raise HoldfastError("A handler needs a name.", code="HANDLER_NAME_EMPTY")
-        if self._registered.setdefault(name, function) is not function:
+        check_text(name, "name of a handler")
+        _check_callable(name, function)
+        known = self._registered.get(name)
+        if known is not None and not is_same_function(known, function):
             raise HoldfastError(
                 f"The handler {name!r} is already registered.",
                 code="HANDLER_DUPLICATE",
                 hint="Give it another name, or register it once.",
             )
-        is_async = _is_async(function)
-        runs = function if is_async else _for_a_thread(function)
-        is_new = name not in self._handlers
-        self._handlers[name] = Handler(name, runs, is_async, _converter(name, function))
-        if is_new:
+        self._handlers[name] = _handler(name, function)  # refused, it does not keep the name from the next
+        self._registered[name] = function
+        if known is None:
             self.on_added()
         return function
 
@@ -93,6 +95,20 @@ def nobody_asks() -> None:
     """No worker runs."""
 
 
+def _check_callable(name: str, function: Any) -> None:
+    if not callable(function):
+        raise HoldfastError(
+            f"What is registered as the handler {name!r} is {type(function).__name__}, not a function.",
+            code="HANDLER_NOT_CALLABLE",
+            hint="Pass the function itself: `engine.register(name, function)`.",
+        )
+
+
+def _handler(name: str, function: Function) -> Handler:
+    is_async = _is_async(function)
+    return Handler(name, function if is_async else _for_a_thread(function), is_async, _converter(name, function))
+
+
 def _is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
@@ -125,8 +141,7 @@ def _converter(name: str, function: Function) -> Callable[[Any], Any] | None:
     wanted = _annotation(function, parameters[1].name)
     if wanted is None or wanted is Any or wanted is object:
         return None
-    validate = getattr(wanted, "model_validate", None)
-    return _fitting(name, validate if callable(validate) else lambda value: msgspec.convert(value, wanted))
+    return _fitting(name, reader_of(wanted))
 
 
 def _fitting(name: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

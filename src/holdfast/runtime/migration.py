@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
 
 import msgspec
 
 from holdfast.core.decide import decide
 from holdfast.core.decision import Facts
-from holdfast.core.migrate import read_migrated, way_back
+from holdfast.core.migrate import lost_undos, read_migrated, way_back
 from holdfast.core.program import Program
 from holdfast.core.signals import Actor, Migrate
 from holdfast.core.state import Instance
@@ -24,6 +25,9 @@ from holdfast.errors import HoldfastError, NotFound, Refused
 from holdfast.runtime.edge import Id, check_text, check_version, take_id
 from holdfast.runtime.items import Item
 from holdfast.runtime.rebuild import str_id, unknown
+from holdfast.store.definitions import find_definition
+from holdfast.store.flows import NEWEST, page_versions, place_of_version
+from holdfast.store.history import read_visited
 from holdfast.store.session import Session
 from holdfast.store.snapshots import Snapshots, list_unfinished, read_migrations, read_snapshots
 
@@ -91,32 +95,64 @@ class Migrator:
         self._reason = reason
         self._dry_run = dry_run
 
-    async def migrate(self, which: Which, to: int, nodes: Mapping[str, str]) -> Migration:
+    async def migrate(self, which: Which, to: int, nodes: Mapping[str, str] | None) -> Migration:
         """To one version, with the same mapping for all."""
         check_version(to)
         which.check()
         engine = self._engine
+        names = {} if nodes is None else _take_names(nodes)
         target = (await engine.catalog.find(self._session, engine.org, which.flow, to)).program
-        strange = sorted(set(nodes.values()) - target.places.keys())
+        strange = sorted(set(names.values()) - target.places.keys())
         if strange:
-            raise NotFound(
-                f"Version {to} of {which.flow!r} has no node {strange[0]!r}.",
-                code="NODE_UNKNOWN",
-                hint="Map nodes of the old version to nodes of the new one.",
-            )
-        signal = Migrate(target.definition, dict(nodes), reason=self._reason)
+            raise _strange(strange[0], f"version {to} of {which.flow!r}")
+        await self._check_origin(which, to, set(names))
+        signal = Migrate(target.definition, names, reason=self._reason)
         return await self._walk(which, (signal, target))
 
     async def revert(self, which: Which) -> Migration:
         """Each to the version it came from, by what its own migration recorded."""
         which.check()
+        await self._definition(which.flow, which.version)
         return await self._walk(which, None)
+
+    async def _definition(self, flow: str, version: int | None) -> bytes:
+        """Of a version that need not be one that could be started today."""
+        catalog, org = self._engine.catalog, self._engine.org
+        found = await find_definition(self._session, org, flow, version)
+        if found is None:
+            raise await catalog.unknown(self._session, org, flow, version)
+        return found.id
+
+    async def _check_origin(self, which: Which, to: int, names: set[str]) -> None:
+        """What is mapped must be nodes of a version that is migrated from; most likely the newest has them all."""
+        for version in await self._origins(which, to):
+            definition = await self._definition(which.flow, version)
+            if not names:
+                return
+            with contextlib.suppress(HoldfastError):  # of a version that cannot be read no instance can be moved
+                names = names - (await self._engine.catalog.program(self._session, definition)).places.keys()
+        if names:
+            where = "the versions to migrate from" if which.version is None else f"version {which.version}"
+            raise _strange(min(names), f"{where} of {which.flow!r}")
+
+    async def _origins(self, which: Which, to: int) -> list[int]:
+        """The versions that are migrated from, the newest first."""
+        if which.version is not None:
+            return [which.version]
+        found: list[int] = []
+        after = NEWEST
+        while True:
+            page = await page_versions(self._session, self._engine.org, which.flow, after, PAGE)
+            found += [one.version for one in page if one.version != to]
+            if len(page) < PAGE:
+                return found
+            after = place_of_version(page[-1])
 
     async def _walk(self, which: Which, way: Way | None) -> Migration:
         report = Migration(which.flow, self._dry_run)
         left, after = which.limit, None if which.after is None else take_id(which.after)
         if which.ids is not None:
-            ids = [take_id(id) for id in which.ids]
+            ids = _take_ids(which.ids)
             for start in range(0, len(ids), PAGE):
                 part = ids[start : start + PAGE]
                 found = await read_snapshots(self._session, self._engine.org, part)
@@ -172,12 +208,44 @@ class Migrator:
         signal, target = way
         try:
             program = await self._engine.catalog.program(self._session, instance.definition)
-            decide(program, instance, signal, Facts(0, self._actor, target=target))
+            visited = await read_visited(self._session, id) if lost_undos(program, target, signal) else None
+            decide(program, instance, signal, Facts(0, self._actor, target=target, visited=visited))
             if not self._dry_run:
                 await self._engine.committer.apply(Item(id, signal, self._actor))
         except HoldfastError as refusal:
             return refusal
         return None
+
+
+def _take_names(nodes: Any) -> dict[str, str]:
+    told = ascii(nodes)[:80]
+    named = dict(cast(Mapping[Any, Any], nodes)) if isinstance(nodes, Mapping) else None
+    if named is None or not all(isinstance(name, str) for pair in named.items() for name in pair):
+        raise Refused(
+            f"`nodes` is a mapping of old names to new ones, not {told}.",
+            code="NODE_MAPPING_INVALID",
+            hint="Pass for example nodes={'approve': 'sign'}, or leave it out.",
+        )
+    return named
+
+
+def _take_ids(ids: Any) -> list[bytes]:
+    """One may be given as it is."""
+    if not isinstance(ids, Iterable | UUID):
+        raise Refused(
+            f"`instances` is a list of ids, not {ascii(ids)[:80]}.",
+            code="ID_INVALID",
+            hint="Pass the ids as `start` gave them, or leave it out.",
+        )
+    return [take_id(id) for id in ([ids] if isinstance(ids, Id) else cast(Iterable[Id], ids))]
+
+
+def _strange(node: str, where: str) -> NotFound:
+    return NotFound(
+        f"There is no node {node!r} in {where}.",
+        code="NODE_UNKNOWN",
+        hint="Map nodes of the old version to nodes of the new one.",
+    )
 
 
 def _blocked(id: bytes, refusal: HoldfastError, version: int | None) -> Blocked:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from holdfast.core.decide import decide
 from holdfast.core.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
+from holdfast.core.migrate import lost_undos
 from holdfast.core.moments import seconds
 from holdfast.core.program import Program
 from holdfast.core.signals import (
@@ -36,7 +37,7 @@ from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.following import follow, is_overtaken, plan_rollbacks, remember_taker
 from holdfast.runtime.items import Item, from_queue
 from holdfast.store.commit import Batch, ChildStart, Entry
-from holdfast.store.history import open_letters
+from holdfast.store.history import open_letters, read_visited
 from holdfast.store.locks import Locked, QueuedSignal
 from holdfast.store.months import Month
 from holdfast.store.needs import (
@@ -87,6 +88,7 @@ class Plan:
         self.unmade: list[tuple[bytes, int, bytes]] = []  # (instance, created_at, step) of calls that do not count
         self.stale: list[Item] = []  # results that came too late
         self.tasks: dict[bytes, TaskFacts | None] = {}  # who holds those that are decided; locked till the end
+        self.visited: dict[bytes, frozenset[str]] = {}  # where those have been that are migrated, if that matters
         self.unloadable: dict[bytes, HoldfastError] = {}  # definitions that nothing can be decided on
 
     async def make(self, session: Session, items: list[Item]) -> None:
@@ -104,6 +106,8 @@ class Plan:
                 continue
             if isinstance(item.signal, Requeue | RequeueMany) and not await self._are_open(session, item, item.signal):
                 continue
+            if type(item.signal) is Migrate:
+                await self._look_back(session, item, item.signal)
             if self._take(item, receipt):
                 await self._complete(session, item)
         if self.rollbacks:
@@ -127,6 +131,17 @@ class Plan:
         decided = {item.signal.task for item in items if type(item.signal) is Decided} - self.tasks.keys()
         if decided:
             self.tasks |= await lock_tasks(session, sorted(decided))
+
+    async def _look_back(self, session: Session, item: Item, signal: Migrate) -> None:
+        """A compensation that the new version lacks is missed only by those who have been there."""
+        found = self.locked.instances.get(item.instance)
+        if found is None:
+            return
+        entry = self.entries.get(item.instance) or Entry(found, [])
+        now = entry.decisions[-1].instance if entry.decisions else found
+        old, new = self.catalog.known(now.definition), self.catalog.known(signal.definition)
+        if old is not None and new is not None and lost_undos(old, new, signal):
+            self.visited[item.instance] = await read_visited(session, found.id, entry.decisions, inside=True)
 
     def _task_of(self, signal: Signal) -> TaskFacts | None:
         return self.tasks.get(signal.task) if type(signal) is Decided else None
@@ -281,7 +296,8 @@ class Plan:
 
     def _facts_for(self, item: Item) -> Facts:
         target = self.catalog.known(item.signal.definition) if type(item.signal) is Migrate else None
-        return Facts(self.locked.now, item.actor, task=self._task_of(item.signal), target=target)
+        visited = self.visited.get(item.instance)
+        return Facts(self.locked.now, item.actor, task=self._task_of(item.signal), target=target, visited=visited)
 
     async def _complete(self, session: Session, item: Item) -> None:
         """The seldom rest: work nobody has claimed, sub-flows, events that came early."""

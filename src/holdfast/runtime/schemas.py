@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import jsonschema_rs
 import msgspec
@@ -16,6 +17,7 @@ from holdfast.payloads import canonical
 MOST_MISFITS: Final = 20
 QUOTED: Final = 200  # characters at each end of what is told
 _PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)  # a pattern must not take for ever
+_PLACE: Final = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")  # "… - at `key` in `$.prices`"
 
 
 class Misfit(NamedTuple):
@@ -24,14 +26,27 @@ class Misfit(NamedTuple):
 
 
 Check = Callable[[Any], list[Misfit]]
+Read = Callable[[Any], Any]
 
 
 def check_of(schema: Any) -> Check:
     """How to check a value against this; the same schema is compiled once."""
     if isinstance(schema, dict | bool):
         return _of_json_schema(schema)
-    validate = getattr(schema, "model_validate", None)
-    return _of_type(schema) if validate is None else _of_pydantic(validate)
+    return _of_pydantic(schema) if _is_pydantic(schema) else _of_type(schema)
+
+
+def reader_of(wanted: Any) -> Read:
+    """How a payload becomes an object of this type. It is read as the JSON it is, in which moments are texts, and so
+    are the keys of objects."""
+    if _is_pydantic(wanted):
+        read = wanted.model_validate_json
+        return lambda value: read(msgspec.json.encode(value))
+    return lambda value: msgspec.convert(value, wanted, str_keys=True)
+
+
+def _is_pydantic(wanted: Any) -> bool:
+    return callable(getattr(wanted, "model_validate_json", None))
 
 
 def told(misfits: Sequence[Misfit]) -> str:
@@ -70,12 +85,12 @@ def _compiled(schema: bytes) -> Check:
     return check
 
 
-def _of_pydantic(validate: Callable[[Any], Any]) -> Check:
-    invalid: type[Exception] = importlib.import_module("pydantic").ValidationError
+def _of_pydantic(wanted: Any) -> Check:
+    read, invalid = reader_of(wanted), cast(type[Exception], importlib.import_module("pydantic").ValidationError)
 
     def check(value: Any) -> list[Misfit]:
         try:
-            validate(value)
+            read(value)
         except invalid as failure:
             errors: list[Any] = getattr(failure, "errors")(include_url=False)  # noqa: B009
             return [Misfit(_path(error["loc"]), error["msg"]) for error in errors[:MOST_MISFITS]]
@@ -85,24 +100,38 @@ def _of_pydantic(validate: Callable[[Any], Any]) -> Check:
 
 
 def _of_type(wanted: Any) -> Check:
+    if wanted is None:  # a type to msgspec, and a mistake from anybody else
+        raise _no_schema("None")
     try:
         msgspec.json.Decoder(wanted)
     except TypeError as failure:
-        raise HoldfastError(
-            f"{wanted!r} is neither a JSON Schema nor a type to check against: {failure}",
-            code="SCHEMA_INVALID",
-            hint="Give a dictionary with a JSON Schema, a Pydantic model, a dataclass or a msgspec struct.",
-        ) from None
+        raise _no_schema(repr(wanted), f": {failure}") from None
+    read = reader_of(wanted)
 
     def check(value: Any) -> list[Misfit]:
         try:
-            msgspec.convert(value, wanted)
+            read(value)
         except msgspec.ValidationError as failure:
-            message, _, path = str(failure).partition(" - at `")
-            return [Misfit(_short(path.rstrip("`")) or "$", message)]
+            return [_complaint(str(failure))]
         return []
 
     return check
+
+
+def _no_schema(given: str, why: str = ".") -> HoldfastError:
+    return HoldfastError(
+        f"The schema {given} is neither a JSON Schema nor a type to check against{why}",
+        code="SCHEMA_INVALID",
+        hint="Give a dictionary with a JSON Schema, a Pydantic model, a dataclass or a msgspec struct.",
+    )
+
+
+def _complaint(text: str) -> Misfit:
+    """Of msgspec, which names no place if it is the whole value."""
+    place = _PLACE.search(text)
+    if place is None:
+        return Misfit("$", text)
+    return Misfit(_short(place["path"]), text[: place.start()] + (" as a key" if place["key"] else ""))
 
 
 def _path(parts: Sequence[Any]) -> str:

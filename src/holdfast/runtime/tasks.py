@@ -6,7 +6,7 @@ anew, so of any number of people who claim one task exactly one gets it and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -16,10 +16,11 @@ from holdfast.core.hands import OVER, Change, Held, TaskStatus, check_decider, c
 from holdfast.core.moments import from_datetime
 from holdfast.core.signals import Actor, Decided
 from holdfast.errors import Busy, Conflict, NotFound, Refused
-from holdfast.runtime.answers import check_answer
+from holdfast.runtime.answers import refusal_of
 from holdfast.runtime.edge import check_expected, check_text, take_id, take_names, take_payload
 from holdfast.runtime.items import Item
 from holdfast.runtime.starter import new_id
+from holdfast.runtime.steps.people import Person, take_person
 from holdfast.store import tasks as store
 from holdfast.store.borrowed import BorrowedVerbs
 from holdfast.store.session import Session
@@ -27,6 +28,7 @@ from holdfast.store.tasks import MOST_URGENT, NEVER, Position, Task, TaskEvent
 from holdfast.store.trail import check_page
 
 Id = str | UUID
+Require = Callable[[Task, Person, str], Awaitable[None]]
 TRIES: Final = 20
 MOST_ORDINAL: Final = 2**31 - 1
 MOST_DECISION_BYTES: Final = 200
@@ -126,6 +128,7 @@ class Tasks:
     async def decide(
         self,
         apply: Apply,
+        require_right: Require,
         id: Id,
         *,
         by: str,
@@ -145,8 +148,11 @@ class Tasks:
         check_expected(if_version)
         held, told = take_names(capabilities, "capability"), _take_roles(roles)
         task = await self.get(id)
-        if TaskStatus(task.status) not in OVER:
-            check_answer(task, decision, raw)
+        misfit = None if TaskStatus(task.status) in OVER else refusal_of(task, decision, raw)
+        if misfit is not None:
+            # Who may not decide, or not so, need not know what the form asks for.
+            await require_right(task, take_person(by, held, told), decision)
+            raise misfit
         if conn is not None:
             if task.assignee is None:  # of a queued decision nobody asks for roles: whether it may be sent is seen here
                 check_decider(TaskFacts(roles=tuple(task.roles)), by, told)

@@ -94,7 +94,8 @@ class _Rows:
         self.tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
 
     def add(self, entry: Entry) -> None:
-        """A plain decision is a row of one statement; what is unusual, or not to be run here, goes the long way."""
+        """Most plain decisions are a row of one statement, the turn of a rollback is two; what is unusual, or not to be
+        run here, goes the long way."""
         decision = entry.decisions[0]
         plain = decision.plain
         if len(entry.decisions) > 1 or plain not in _ROWS or not self.batch.worker:
@@ -355,6 +356,7 @@ _ORDER: Final[dict[str, _Scalars]] = {
     "insert_key_waits": lambda b, _: (b.now,),
     "delete_key_waits": lambda _b, _: (),
     "insert_tasks": lambda b, _: (b.now,),
+    "rename_tasks": lambda b, rows: (b.now, len(rows)),
     "close_tasks": lambda b, rows: (b.now, len(rows)),
     "insert_statistics": lambda b, _: (hour_of(b.now),),
 }

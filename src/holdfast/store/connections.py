@@ -117,7 +117,7 @@ def _for_sqlalchemy(verb: str) -> Any:
 
 
 def _written(verb: str, parameter: str) -> str:
-    source = resources.files("holdfast.store").joinpath("sql", "borrowed", f"{verb}.sql").read_text()
+    source = resources.files("holdfast.store").joinpath("sql", "borrowed", f"{verb}.sql").read_text(encoding="utf-8")
     _, _, statement = source.partition("\n")
     return _PARAMETER.sub(lambda found: parameter.format(*found.groups()), statement).strip()
 

@@ -1,4 +1,4 @@
-"""The past of an instance as a rollback needs it: the rows of the table, and those of the commit that is being made."""
+"""The past of an instance as later decisions need it: the rows of the table, and those of the commit being made."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Final
 import msgspec
 
 from holdfast.core.decision import Decision, Opened
-from holdfast.core.signals import PastStep
+from holdfast.core.ids import FORWARD
+from holdfast.core.renames import MIGRATE, names_today
+from holdfast.core.signals import Failure, PastStep
 from holdfast.core.status import StepStatus
 from holdfast.core.undos import Undo, undo_of
 from holdfast.store.commit import Entry
+from holdfast.store.pins import PIN
 from holdfast.store.session import Session, rows
 from holdfast.store.statements import SQL
 from holdfast.store.wire import read_int
@@ -57,6 +60,28 @@ def past_step(step: Opened, at: int, status: str | None = None, output: bytes | 
         step.id, at, step.hop, step.run, step.version, step.ordinal, step.fence, step.node, step.path, step.kind,
         status or step.status, step.input, step.output if output is None else output, step.detail,
     )  # fmt: skip
+
+
+async def read_last_call(session: Session, instance: bytes, step: bytes, at: int) -> tuple[bytes | None, Failure]:
+    """What an open step was called with, and how that ended."""
+    [result] = await session.run([SQL.read_last_call.one(instance, instance[15], at, step)])
+    [[input, error]] = rows(result)
+    return _json(input), msgspec.json.decode(error[1:], type=Failure)
+
+
+async def read_visited(
+    session: Session, instance: bytes, decisions: Sequence[Decision] = (), *, inside: bool = False
+) -> frozenset[str]:
+    """The nodes an instance has been to, by the names they have today; `inside` the commit of these decisions."""
+    query = SQL.read_visited.one(instance, instance[15])
+    result = (await session.run([query]))[0] if inside else (await session.once(PIN, query))[1]
+    steps = [
+        (node.decode(), (read_int(version), read_int(ordinal)), kind.decode(), _json(detail))
+        for node, version, ordinal, kind, detail in rows(result)
+    ]
+    steps += [(s.node, (s.version, s.ordinal), s.kind, s.detail) for made in decisions for s in made.opened]
+    today = names_today((moment, detail) for node, moment, _, detail in steps if node == MIGRATE)
+    return frozenset(today(node, moment) for node, moment, kind, _ in steps if kind == FORWARD)
 
 
 async def read_compensation(

@@ -85,6 +85,12 @@ async def read_instance(session: Session, org: str, id: bytes) -> Instance | Non
     return read_row(found[0]) if found else None
 
 
+async def read_error(session: Session, org: str, id: bytes) -> Any:
+    """The last error of an instance that may be gone."""
+    found = await read_instance(session, org, id)
+    return None if found is None else found.error
+
+
 async def read_instances(session: Session, org: str, ids: Sequence[bytes]) -> list[Instance]:
     query = SQL.list_instances_by_id.rows([(id, id[15]) for id in ids], org)
     return [read_row(row) for row in await _read(session, org, query)]

@@ -128,11 +128,8 @@ def raise_version(errand: Errand, stored: Stored) -> int:
 
 
 def note(errand: Errand, stored: Stored, version: int, type: str, by: str, detail: dict[str, Any]) -> None:
-    """The ordinal is out of the way of what a decision of the same version notes."""
     written, whom = msgspec.json.encode(detail).decode(), stored.identity
-    errand.run(
-        _FOLDER, "note_event", whom.id, whom.bucket, whom.org, stored.now, version, -1, type, by, written
-    )  # fmt: skip
+    errand.run(_FOLDER, "note_event", whom.id, whom.bucket, whom.org, stored.now, version, type, by, written)
 
 
 def dispatch(

@@ -106,10 +106,8 @@ class _Statements:
     """`SQL.close_steps` is `sql/close_steps.sql`; a name without a file is an AttributeError at import."""
 
     def __init__(self) -> None:
-        files = resources.files("holdfast.store").joinpath("sql")
-        self.all = {
-            f.name[:-4]: Statement(f.name[:-4], f.read_text()) for f in files.iterdir() if f.name.endswith(".sql")
-        }
+        files = [f for f in resources.files("holdfast.store").joinpath("sql").iterdir() if f.name.endswith(".sql")]
+        self.all = {f.name[:-4]: Statement(f.name[:-4], f.read_text(encoding="utf-8")) for f in files}
         TEXTS.update((statement.name, statement.sql) for statement in self.all.values())
 
     def __getattr__(self, name: str) -> Statement:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.decision import Decision, TaskFacts, TaskOpened
+from holdfast.core.decision import Decision, TaskFacts, TaskOpened, TaskRenamed
 from holdfast.core.hands import Change
 from holdfast.core.moments import to_datetime
 from holdfast.core.signals import Decided
@@ -81,6 +81,8 @@ def add_tasks(tables: dict[str, list[tuple[Any, ...]]], decision: Decision, befo
                 (id, bucket, task.id, org, task.step, before.flow, task.node, task.token, roles, 100 - task.priority,
                  due, task.form, task.payload, actor, task.assignee)
             )  # fmt: skip
+        elif isinstance(task, TaskRenamed):
+            tables["rename_tasks"].append((id, bucket, task.id, task.was, task.now, actor))
         else:
             tables["close_tasks"].append(
                 (id, bucket, task.id, task.status, task.decision, task.reason, task.comment, task.data, actor)

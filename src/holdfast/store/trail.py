@@ -15,7 +15,9 @@ from holdfast.store.statements import SQL, Query
 MOST: Final = 1000
 
 Moment = Annotated[int, msgspec.Meta(ge=-(2**57), le=2**57)]  # four thousand years before and after the first instance
-Place = tuple[Moment, Annotated[int, msgspec.Meta(ge=-1, le=2**62)], Annotated[int, msgspec.Meta(ge=-1, le=2**15 - 1)]]
+Version = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+Ordinal = Annotated[int, msgspec.Meta(ge=-(2**15), le=2**15 - 1)]
+Place = tuple[Moment, Version, Ordinal]
 BEGINNING: Final[Place] = (-(2**57), -1, -1)  # moment, version and ordinal within it
 
 

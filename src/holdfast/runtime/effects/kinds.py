@@ -17,6 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Protocol, cast
 
 from holdfast.errors import HoldfastError
+from holdfast.runtime.edge import check_text
 from holdfast.runtime.effects.delivery import Delivered, Delivery, EffectFailed
 from holdfast.runtime.effects.email import EmailKind
 from holdfast.runtime.effects.options import EffectOptions
@@ -71,6 +72,7 @@ class Kinds:
                 code="EFFECT_KIND_DUPLICATE",
                 hint="Give it another name, or register it once.",
             )
+        check_text(name, "name of an effect kind")
         self._own[name] = cast(Kind, kind)
 
     def open(self, options: EffectOptions) -> OpenKinds:

@@ -33,6 +33,7 @@ from holdfast.store import embedded
 from holdfast.store.borrowed import BorrowedVerbs
 from holdfast.store.dial import Address
 from holdfast.store.migrate import migrate
+from holdfast.store.reads import read_error
 from holdfast.store.session import Session
 from holdfast.store.standing import StandingSession
 
@@ -116,6 +117,7 @@ class Base:
         self._stack.push_async_callback(self._starter.close)
         self._stack.push_async_callback(self._turnstile.close)
         self._stack.push_async_callback(self.hooks.close)
+        self.hooks.read_error = partial(read_error, self._session)
         self.committer = Committer(self.dsn, self.catalog, self.options)
         self.committer.hooks = self.hooks
         self.committer.on_commit = partial(tell_others, self._notifier)

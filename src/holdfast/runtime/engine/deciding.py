@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from holdfast.runtime.edge import Id, check_text, take_id
+from holdfast.core.decision import TaskFacts
+from holdfast.core.hands import check_decider
+from holdfast.core.verdicts import edge_for
+from holdfast.runtime.edge import Id, check_text, several, take_id
 from holdfast.runtime.engine.signalling import Signalling
 from holdfast.runtime.inbox import Holds, Inbox, InboxReader
 from holdfast.runtime.steps.people import Person, require_right, take_person
@@ -43,7 +46,7 @@ class Deciding(Signalling):
         may act on it. Capabilities that are None are not asked for; a function says of each whether they have it."""
         check_text(by or "", "person")
         return await InboxReader(self._opened(), self.org, self.catalog).read(
-            by, (roles,) if isinstance(roles, str) else roles, _holds(capabilities), status, after, limit
+            by, several(roles, "role"), _holds(capabilities), status, after, limit
         )
 
     async def task(self, task_id: Id) -> Task:
@@ -66,15 +69,19 @@ class Deciding(Signalling):
         Whoever could not decide it may not keep it from others: their own request, or, if `capabilities` are given, a
         step that needs others.
         """
-        await self._require_right(task_id, take_person(by, capabilities, roles))
+        person = take_person(by, capabilities, roles)
+        await self._require_right(await self.task(task_id), person)
         return await self._tasks.claim(task_id, by, roles)
 
-    async def _require_right(self, task_id: Id, person: Person) -> None:
-        task = await self.task(task_id)
+    async def _require_right(self, task: Task, person: Person, decision: str | None = None) -> None:
         found = await self._whereabouts(take_id(task.instance_id))
         place = (await self.catalog.program(self._opened(), found.definition)).places.get(task.node)
-        if place is not None:
-            require_right(place, person, found.view.created_by)
+        if place is None:
+            return
+        if decision is not None:
+            check_decider(TaskFacts(task.assignee, tuple(task.roles)), person.id, person.roles)
+            edge_for(place, decision)
+        require_right(place, person, found.view.created_by)
 
     async def release(self, task_id: Id, *, by: str) -> Task:
         """Give a task back, for others to claim."""
@@ -104,8 +111,8 @@ class Deciding(Signalling):
     ) -> Task:
         """Decide a task; answered when it is committed. With `conn` it is sent in the caller's transaction."""
         return await self._tasks.decide(
-            self._apply, task_id, by=by, decision=decision, comment=comment, data=data, roles=roles,
-            capabilities=capabilities, signal_id=id, if_version=if_version, conn=conn,
+            self._apply, self._require_right, task_id, by=by, decision=decision, comment=comment, data=data,
+            roles=roles, capabilities=capabilities, signal_id=id, if_version=if_version, conn=conn,
         )  # fmt: skip
 
     @property
@@ -118,4 +125,4 @@ def _holds(capabilities: Collection[str] | Holds | None) -> Holds:
         return lambda _: True
     if callable(capabilities):
         return capabilities
-    return frozenset((capabilities,) if isinstance(capabilities, str) else capabilities).__contains__
+    return frozenset(several(capabilities, "capability")).__contains__

@@ -161,7 +161,7 @@ class Operating(Reading):
         looked at; `after` is the `next` of the report before.
         """
         migrator = Migrator(self, self._opened(), by, reason, dry_run=dry_run)
-        return await migrator.migrate(Which(flow, from_version, to, instances, after, limit), to, nodes or {})
+        return await migrator.migrate(Which(flow, from_version, to, instances, after, limit), to, nodes)
 
     async def revert_migration(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.core.moments import from_datetime
 from holdfast.core.status import TERMINAL, InstanceStatus
 from holdfast.errors import Refused
-from holdfast.runtime.edge import Id, check_key, check_text, check_version, take_id
+from holdfast.runtime.edge import Id, check_key, check_moment, check_text, check_version, take_id
 from holdfast.runtime.engine.base import Base
 from holdfast.runtime.snapshots import News, Outcome
 from holdfast.runtime.statistics import FlowStatistics, by_flow
@@ -113,6 +113,7 @@ class Reading(Base):
                 f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}."
             )
         check_page(limit, "instances")
+        check_moment(since, "since")
         check_text(flow, "name of the flow")
         check_key(key, "idempotency key")
         check_key(business_key, "business key")
@@ -178,6 +179,8 @@ class Reading(Base):
         """Counts and durations per flow, version and step: of all times, or of the hours between two moments."""
         check_text(flow, "name of the flow")
         check_version(version)
+        check_moment(since, "since")
+        check_moment(until, "until")
         if since is not None and until is not None and from_datetime(since) >= from_datetime(until):
             raise Refused(
                 f"{until} is not after {since}.",

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 
 from holdfast.runtime.context import Context, job_of
 from holdfast.runtime.failures import describe, ending
+from holdfast.runtime.hooks.guard import guarded
 from holdfast.runtime.hooks.middleware import Call, Middleware
 from holdfast.runtime.hooks.notices import FlowContext
 
@@ -96,12 +98,10 @@ class Audit(Middleware):
 
     async def _write(self, entry: Entry) -> None:
         """A sink that fails must not fail the step it writes about."""
-        try:
+        with guarded(partial(log.exception, "The audit line could not be written: %s", entry)):
             answer = self._sink(entry)
             if isawaitable(answer):
                 await answer
-        except Exception:
-            log.exception("The audit line could not be written: %s", entry)
 
 
 def _about(ctx: Context | FlowContext) -> Entry:

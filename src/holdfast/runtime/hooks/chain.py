@@ -10,14 +10,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.context import Context
 from holdfast.runtime.handlers import DoNotRetry
+from holdfast.runtime.hooks.guard import guarded
 from holdfast.runtime.hooks.middleware import Middleware, overrides
-from holdfast.runtime.hooks.notices import Notice, notices
+from holdfast.runtime.hooks.notices import FlowContext, Notice, lacks_error, notices, recall_error
 
 if TYPE_CHECKING:
     from holdfast.runtime.plan import Plan
@@ -39,6 +41,7 @@ ALL: Final = (*SAY, *ON_CALLS[1:], "step_postponed", *ON_FLOWS)
 Decode = Callable[[], Any]
 Run = Callable[[], Awaitable[Any]]
 Hook = Callable[..., Awaitable[Any]]
+ReadError = Callable[[str, bytes], Awaitable[Any]]  # the last error of an organisation's instance
 
 
 class HookMisused(DoNotRetry):
@@ -74,6 +77,7 @@ class Hooks:
         self.starts: tuple[Middleware, ...] = ()
         self.failures = 0
         self.untold = 0  # notices that were dropped, because hooks were too slow for them
+        self.read_error: ReadError = _nobody_knows
         self._waiting: deque[Notice] = deque()
         self._teller: asyncio.Task[None] | None = None
 
@@ -138,12 +142,13 @@ class Hooks:
     # --- those that are told -----------------------------------------------------------------------------------------
 
     async def _tell(self, hook: Hook, *about: Any) -> None:
-        try:
+        with guarded(partial(self._failed, hook)):
             async with asyncio.timeout(PATIENCE):
                 await hook(*about)
-        except Exception:
-            self.failures += 1
-            log.exception("The hook %s failed", getattr(hook, "__qualname__", hook))
+
+    def _failed(self, hook: Hook) -> None:
+        self.failures += 1
+        log.exception("The hook %s failed", getattr(hook, "__qualname__", hook))
 
     def committed(self, plan: Plan) -> None:
         """Called between commits: only gathers, others tell."""
@@ -167,11 +172,22 @@ class Hooks:
         try:
             while self._waiting:
                 hook, context = self._waiting.popleft()
-                for middleware in reversed(self.flows) if hook in OUTWARD else self.flows:
-                    if overrides(middleware, hook):
-                        await self._tell(getattr(middleware, hook), context)
+                listening = [m for m in self.flows if overrides(m, hook)]
+                if listening and lacks_error(context):
+                    await self._recall_error(context)
+                for middleware in reversed(listening) if hook in OUTWARD else listening:
+                    await self._tell(getattr(middleware, hook), context)
         finally:
             self._teller = None
+
+    async def _recall_error(self, context: FlowContext) -> None:
+        """Without a database to ask, hooks are told what is known."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                recall_error(context, await self.read_error(context.org, context.instance_id.bytes))
+        except Exception:
+            self.failures += 1
+            log.exception("The error of %s could not be read for hooks", context.instance)
 
     async def told(self) -> None:
         """Every change committed so far has been told."""
@@ -218,6 +234,10 @@ class _Outcome:
         if self.calls != 1:
             raise HookMisused(f"{name}.step must await its call once, and did so {self.calls} times.")
         return self._value
+
+
+async def _nobody_knows(org: str, instance: bytes) -> None:
+    """No engine is open."""
 
 
 def _check(middleware: Any) -> None:

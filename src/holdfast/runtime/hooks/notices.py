@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.store.commit import Entry
 
 _decode = msgspec.json.decode
+_encode = msgspec.json.encode
 _S: Final = InstanceStatus
 _STILL: Final = frozenset({_S.SUSPENDED, _S.DLQ})
 _HOOKS: Final = {
@@ -80,7 +81,8 @@ class FlowContext:
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """The failure this commit brought, with its `code` and `message`; a rollback begins with the one it is for."""
+        """The failure this commit brought, with its `code` and `message`; a rollback begins with the one it is for, and
+        an instance that failed ends with its last one."""
         return None if self._error is None else _decode(self._error)
 
     @property
@@ -91,6 +93,15 @@ class FlowContext:
     @property
     def data(self) -> Any:
         return _decode(self._decision.instance.data)
+
+
+def lacks_error(context: FlowContext) -> bool:
+    """The commit that ends a rollback brings no failure: what it is for came with an earlier one."""
+    return context.status is _S.FAILED and context.error is None
+
+
+def recall_error(context: FlowContext, error: Any) -> None:
+    context._error = None if error is None else _encode(error)  # pyright: ignore[reportPrivateUsage]
 
 
 class Notice(NamedTuple):

@@ -22,7 +22,7 @@ class RateLimit(Middleware):
     key is the name of the flow, a colon and the name of the step; either name may have colons of its own."""
 
     def __init__(self, key: str, *, rate: float, burst: float | None = None) -> None:
-        if ":" not in key[1:-1]:
+        if not isinstance(key, str) or ":" not in key[1:-1]:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _invalid(f"The limit {key!r} does not name a flow and a step.", 'Write it as "flow:step".')
         if not _is_number(rate) or not LEAST <= rate < math.inf:
             raise _invalid(f"The limit {key!r} has the rate {rate!r}.", "Give the calls per second, above 0.")

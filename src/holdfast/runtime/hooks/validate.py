@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.errors import InputInvalid
 from holdfast.runtime.context import Context
+from holdfast.runtime.edge import check_text
 from holdfast.runtime.handlers import StepInputInvalid
 from holdfast.runtime.hooks.middleware import Call, Middleware
 from holdfast.runtime.schemas import check_of, told
@@ -16,6 +17,8 @@ class Validate(Middleware):
     calls of a step. The schema is a JSON Schema, a Pydantic model, or a type such as a dataclass."""
 
     def __init__(self, *, flow: str, step: str | None = None, schema: Any) -> None:
+        check_text(flow or "", "flow of a Validate")
+        check_text(step, "step of a Validate")
         self.flow = flow
         self.step_name = step
         self._check = check_of(schema)

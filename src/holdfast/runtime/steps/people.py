@@ -13,7 +13,7 @@ from holdfast.core.program import Place, Program, Way
 from holdfast.core.signals import SYSTEM
 from holdfast.core.state import Token
 from holdfast.errors import Forbidden
-from holdfast.runtime.edge import check_text
+from holdfast.runtime.edge import check_text, several
 from holdfast.runtime.steps.starting import PARTITION
 from holdfast.store.reads import Instance
 from holdfast.store.tasks import Task
@@ -46,13 +46,9 @@ def take_person(
     sees_all: bool = False,
 ) -> Person:
     check_text(by or "", "person")
-    given = None if capabilities is None else frozenset(_several(capabilities))
-    return Person(by, given, None if roles is None else frozenset(_several(roles)), partition or None, sees_all)
-
-
-def _several(names: Collection[str]) -> Collection[str]:
-    """One name may be given as it is; taken apart, its letters would be names."""
-    return (names,) if isinstance(names, str) else names
+    held = None if capabilities is None else frozenset(several(capabilities, "capability"))
+    played = None if roles is None else frozenset(several(roles, "role"))
+    return Person(by, held, played, partition or None, sees_all)
 
 
 # --- acting -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core.program import Program
 from holdfast.errors import Forbidden, InputInvalid, Refused
-from holdfast.runtime.edge import check_key
+from holdfast.runtime.edge import check_key, several
 from holdfast.runtime.schemas import Misfit, check_of, told
 
 MOST_NAME: Final = 200  # bytes
@@ -27,8 +27,7 @@ def check_start(program: Program, raw: bytes, capabilities: Collection[str] | No
 def _require_capabilities(program: Program, capabilities: Collection[str] | None) -> None:
     if capabilities is None:
         return
-    given = {capabilities} if isinstance(capabilities, str) else set(capabilities)
-    lacking = sorted(set(program.policy.capabilities) - given)
+    lacking = sorted({*program.policy.capabilities} - {*several(capabilities, "capability")})
     if lacking:
         raise Forbidden(
             f"Starting {program.name!r} needs {', '.join(map(repr, lacking))}.",

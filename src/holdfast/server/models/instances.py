@@ -92,7 +92,7 @@ class StepView(Model):
 
 
 class EventView(Model):
-    """One line of the audit trail; (`version`, `ordinal`) is its place in it."""
+    """One line of the audit trail; (`version`, `created_at`, `ordinal`) is its place in it."""
 
     version: int
     ordinal: int

@@ -50,7 +50,8 @@ class Account:
             return subprocess.run(  # noqa: S603 - fixed programs, arguments are never parsed by a shell
                 [os.fspath(part) for part in command],
                 input=text if text is not None else "",
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 capture_output=True,
                 check=False,
                 cwd="/",

@@ -65,7 +65,8 @@ def describe(package: str, root: Path) -> Installation:
         answer = subprocess.run(  # noqa: S603 - a program of the wheel, no user input
             [root / "bin" / "pg_config", "--version", "--configure", "--pkglibdir"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=True,
         )
     except (OSError, subprocess.CalledProcessError) as failure:

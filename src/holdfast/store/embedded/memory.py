@@ -24,7 +24,7 @@ def _limits() -> list[int]:
     found: list[int] = []
     for path in _LIMITS:
         try:
-            found.append(int(path.read_text()))
+            found.append(int(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):  # there is none, or it says "max"
             continue
     return found

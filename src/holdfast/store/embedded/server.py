@@ -222,7 +222,7 @@ def _running(layout: Layout) -> Server:
 
 
 def _postmaster_pid(layout: Layout) -> int:
-    return int((layout.data / "postmaster.pid").read_text().split("\n", 1)[0])
+    return int((layout.data / "postmaster.pid").read_bytes().split(b"\n", 1)[0])
 
 
 def _own_postmaster(layout: Layout) -> int:
@@ -241,7 +241,7 @@ def _own_postmaster(layout: Layout) -> int:
 
 def _current_log(layout: Layout) -> Path:
     try:
-        lines = (layout.data / "current_logfiles").read_text().splitlines()
+        lines = os.fsdecode((layout.data / "current_logfiles").read_bytes()).splitlines()
     except FileNotFoundError:
         lines = []
     named = [line.removeprefix("stderr ") for line in lines if line.startswith("stderr ")]
@@ -267,7 +267,7 @@ def _old_logs(layout: Layout) -> list[Path]:
 
 def _refuse_other_major(layout: Layout, installation: Installation) -> None:
     try:
-        found = (layout.data / "PG_VERSION").read_text().strip()
+        found = (layout.data / "PG_VERSION").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         return
     if found != str(installation.major):
@@ -283,7 +283,7 @@ def _start_failed(layout: Layout, what: str) -> StoreError:
     lines: list[str] = []
     for log in dict.fromkeys((layout.log / "startup.log", _current_log(layout))):
         if log.exists():
-            lines += log.read_text(errors="replace").splitlines()[-15:]
+            lines += log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
     free = shutil.disk_usage(layout.directory).free // 2**20
     return StoreError(
         f"The embedded PostgreSQL in {layout.directory} {what}. Its last words:\n" + "\n".join(lines),

@@ -67,7 +67,7 @@ create table holdfast.task_events (
     org_id text not null,
     instance_id uuid not null,
     type text not null check (type in ('created', 'assigned', 'claimed', 'released', 'reassigned', 'delegated',
-        'completed', 'cancelled', 'expired')),
+        'renamed', 'completed', 'cancelled', 'expired')),
     actor text,
     assignee text,
     reason text,
@@ -93,22 +93,27 @@ begin
 end
 $$;
 grant update (
-    status, assignee, decision, comment, data, decided_by, reason, version, updated_at, closed_at
+    node, status, assignee, decision, comment, data, decided_by, reason, version, updated_at, closed_at
 ) on holdfast.tasks to holdfast_worker;
 grant delete on holdfast.task_roles to holdfast_worker;
 
 -- What nobody may do, whoever asks.
 
 create trigger tasks_identity
-after update of id, bucket, org_id, instance_id, step_id, step_created_at, flow, node, token, roles, rank, due_at, form,
-    payload, created_by, created_at
+after update of id, bucket, org_id, instance_id, step_id, step_created_at, flow, token, roles, rank, due_at, form, payload,
+    created_by, created_at
 on holdfast.tasks for each row when (
-    (old.id, old.bucket, old.org_id, old.instance_id, old.step_id, old.step_created_at, old.flow, old.node, old.token,
-        old.roles, old.rank, old.due_at, old.form, old.payload, old.created_by, old.created_at)
+    (old.id, old.bucket, old.org_id, old.instance_id, old.step_id, old.step_created_at, old.flow, old.token, old.roles,
+        old.rank, old.due_at, old.form, old.payload, old.created_by, old.created_at)
     is distinct from
-    (new.id, new.bucket, new.org_id, new.instance_id, new.step_id, new.step_created_at, new.flow, new.node, new.token,
-        new.roles, new.rank, new.due_at, new.form, new.payload, new.created_by, new.created_at)
+    (new.id, new.bucket, new.org_id, new.instance_id, new.step_id, new.step_created_at, new.flow, new.token, new.roles,
+        new.rank, new.due_at, new.form, new.payload, new.created_by, new.created_at)
 ) execute function holdfast.refuse_change('What a task was opened with never changes');
+
+create trigger tasks_node
+after update of node on holdfast.tasks for each row when (
+    old.node is distinct from new.node and current_setting('holdfast.migrating', true) is distinct from 'on'
+) execute function holdfast.refuse_change('A task keeps the name of its step until its instance is migrated');
 
 create trigger tasks_over
 after update on holdfast.tasks for each row when (old.closed_at is not null or new.version <> old.version + 1)

@@ -348,6 +348,19 @@ begin
 end
 $$;
 
+-- Where the next line beside the decisions stands in the audit trail: behind all that its version has by now. Lines that
+-- need not look for their place begin at 32000.
+create function holdfast.next_ordinal(instance uuid, shard smallint, of_version bigint) returns int
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return (
+        select least(greatest(coalesce(max(e.ordinal) filter (where e.ordinal < 32000), 0), 999) + 1, 31000)
+        from holdfast.events e
+        where e.instance_id = instance and e.bucket = shard and e.version = of_version
+    );
+end
+$$;
+
 -- Removes events that came before anything waited for them and never were; the audit trail says so.
 create function holdfast.expire_inbox(most int) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -365,7 +378,9 @@ begin
     ), told as (
         insert into holdfast.events (instance_id, bucket, created_at, version, ordinal, org_id, type, actor, detail)
         select g.instance_id, g.bucket, moment, i.version,
-            -row_number() over (partition by g.instance_id order by g.id), g.org_id, 'event_expired', 'system',
+            holdfast.next_ordinal(g.instance_id, g.bucket, i.version) - 1
+                + row_number() over (partition by g.instance_id order by g.created_at, g.id),
+            g.org_id, 'event_expired', 'system',
             jsonb_build_object('event', g.event, 'id', g.id, 'received_at', g.created_at)
         from gone g
         join holdfast.instances i on i.id = g.instance_id and i.bucket = g.bucket
@@ -440,10 +455,11 @@ revoke all on function
     holdfast.monthly_partitions, holdfast.move_default_month, holdfast.partition_holder, holdfast.old_partitions,
     holdfast.drop_partition, holdfast.first_id, holdfast.finished_families, holdfast.purge_instances,
     holdfast.prune_receipts, holdfast.prune_dead_letters, holdfast.prune_statistics, holdfast.expire_key_events, holdfast.expire_inbox,
-    holdfast.missing_movers
+    holdfast.next_ordinal, holdfast.missing_movers
     from public;
 grant execute on function
-    holdfast.move_default_month, holdfast.expire_key_events, holdfast.expire_inbox, holdfast.missing_movers
+    holdfast.move_default_month, holdfast.expire_key_events, holdfast.expire_inbox, holdfast.next_ordinal,
+    holdfast.missing_movers
     to holdfast_worker;
 grant execute on function
     holdfast.move_default_month, holdfast.ensure_partitions, holdfast.expire_key_events, holdfast.expire_inbox,
