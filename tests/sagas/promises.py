@@ -298,7 +298,7 @@ def _failed_first(tale: Tale, last: dict[str, Row], start: int) -> str | None:
 
 def _executed(tale: Tale, last: dict[str, Row], undo: dict[str, str]) -> set[str]:
     """What was done: steps that ended, and losers whose handlers succeeded all the same."""
-    well = {call.step for call in tale.calls if call.what == "done"}
+    well = _succeeded(tale)
     done: set[str] = set()
     for step in undo.keys() & last.keys():
         status = last[step].status
@@ -314,6 +314,19 @@ def _executed(tale: Tale, last: dict[str, Row], undo: dict[str, str]) -> set[str
                 done.add(step)
         assert status != "skipped" or step not in well or tale.status == "aborted", f"{step} succeeded and was skipped"
     return done
+
+
+def _succeeded(tale: Tale) -> set[str]:
+    """Steps with a success that counts: not of a call which overran its time on a busy machine and was made anew by
+    another worker before it came back. Its result is refused by the fence, and the later call decides."""
+    latest: dict[str, int] = {}
+    well: set[str] = set()
+    for call in sorted(tale.calls, key=lambda call: call.seq):
+        if call.what == "begun":
+            latest[call.step] = max(call.attempt, latest.get(call.step, 0))
+        elif call.what == "done" and call.attempt >= latest.get(call.step, 0):
+            well.add(call.step)
+    return well
 
 
 def _check_once(tale: Tale, last: dict[str, Row], undo: dict[str, str], done: set[str]) -> None:

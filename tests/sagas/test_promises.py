@@ -344,3 +344,24 @@ def test_a_rollback_because_somebody_lost_a_race(lost: str) -> None:
     else:
         with pytest.raises(AssertionError, match="has only lost a race"):
             check(told)
+
+
+def _skipped(*calls: Call) -> Tale:
+    """`c` was told to stop, with these calls behind it."""
+    rows = [
+        row._replace(status="skipped", outcome="after_cancel", calls=2) if row.node == "c" else row
+        for row in tale().rows
+        if row.node != "un-c"
+    ]
+    kept = [call for call in tale().calls if call.step not in ("c", "un-c")]
+    return tale(rows=rows, calls=sorted([*kept, *calls]))
+
+
+def test_a_success_that_is_skipped_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="c succeeded and was skipped"):
+        check(_skipped(Call(4, "c", 1, "begun", 1), Call(5, "c", 1, "done", 1)))
+
+
+def test_a_success_of_a_call_that_was_made_anew_meanwhile_does_not_count() -> None:
+    first = Call(4, "c", 1, "begun", 1), Call(7, "c", 1, "done", 1)
+    check(_skipped(*first, Call(5, "c", 2, "begun", 2), Call(9, "c", 2, "stopped", 2)))
