@@ -38,6 +38,11 @@ class Bench:
         return answer
 
     def alternate(self, contestants: dict[str, Callable[[], float]], *, times: int = 1) -> dict[str, float]:
+        """The medians of every contestant's rounds."""
+        figures = self.round_by_round(contestants, times=times)
+        return {name: statistics.median(values) for name, values in figures.items()}
+
+    def round_by_round(self, contestants: dict[str, Callable[[], float]], *, times: int = 1) -> dict[str, list[float]]:
         """Every contestant once per round, round after round: a slow minute of the machine meets them all. `times` as
         many rounds are made for what is short and shaky."""
         figures: dict[str, list[float]] = {name: [] for name in contestants}
@@ -45,7 +50,7 @@ class Bench:
             for name, run in contestants.items():
                 figures[name].append(run())
             self.say(f"round {number}: " + ", ".join(f"{name} {figures[name][-1]:,.4g}" for name in contestants))
-        return {name: statistics.median(values) for name, values in figures.items()}
+        return figures
 
 
 def median_ms(answer: dict[str, Any]) -> float:

@@ -38,7 +38,7 @@ def throughput(bench: Bench) -> list[Row]:
         logged[flow] = bench.server.activity(DATABASE).since(before).wal_bytes / flows
         return flows / seconds
 
-    medians = bench.alternate(
+    figures = bench.round_by_round(
         {
             "plain": lambda: rate("plain", "completed"),
             "saga": lambda: rate("saga", "completed"),
@@ -46,8 +46,10 @@ def throughput(bench: Bench) -> list[Row]:
         },
         times=3,  # what the way back costs is a small difference of two shaky figures
     )
-    plain, saga, broken = (medians[name] for name in ("plain", "saga", "broken"))
-    forward, both = 1 / saga, 1 / broken
+    plain, saga, broken = (statistics.median(figures[name]) for name in ("plain", "saga", "broken"))
+    # Within each round, because the machine may become a third faster between two of them: then a median of the one may
+    # be of the slow half and that of the other of the fast one.
+    back = [forward / both - 1 for forward, both in zip(figures["saga"], figures["broken"], strict=True)]
     return [
         Row(
             "steps/s with a compensation on every step against none",
@@ -57,9 +59,9 @@ def throughput(bench: Bench) -> list[Row]:
         ),
         Row(
             "cost of taking five steps back against running them",
-            (both - forward) / forward,
+            statistics.median(back),
             Bar("≤", 1.5),
-            f"{saga:,.0f} flows/s forward, {broken:,.0f} there and back; "
+            f"rounds {min(back):.2f} to {max(back):.2f}; {saga:,.0f} flows/s forward, {broken:,.0f} there and back; "
             f"{logged['saga'] / KB:,.1f} and {logged['broken'] / KB:,.1f} KB of log for each",
         ),
     ]

@@ -298,7 +298,7 @@ def _failed_first(tale: Tale, last: dict[str, Row], start: int) -> str | None:
 
 def _executed(tale: Tale, last: dict[str, Row], undo: dict[str, str]) -> set[str]:
     """What was done: steps that ended, and losers whose handlers succeeded all the same."""
-    well = _succeeded(tale)
+    well = succeeded(tale)
     done: set[str] = set()
     for step in undo.keys() & last.keys():
         status = last[step].status
@@ -316,7 +316,7 @@ def _executed(tale: Tale, last: dict[str, Row], undo: dict[str, str]) -> set[str
     return done
 
 
-def _succeeded(tale: Tale) -> set[str]:
+def succeeded(tale: Tale) -> set[str]:
     """Steps with a success that counts: not of a call which overran its time on a busy machine and was made anew by
     another worker before it came back. Its result is refused by the fence, and the later call decides."""
     latest: dict[str, int] = {}
