@@ -60,13 +60,13 @@ async def test_decisions_of_one_commit_look_for_their_tasks_at_once(
     office: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    lock_tasks = plan.lock_tasks
+    tasks_to_lock = plan.tasks_to_lock
 
-    async def counted(session: Any, ids: Any) -> Any:
+    def counted(ids: Any) -> Any:
         looks.append(len(ids))
-        return await lock_tasks(session, ids)
+        return tasks_to_lock(ids)
 
-    monkeypatch.setattr(plan, "lock_tasks", counted)
+    monkeypatch.setattr(plan, "tasks_to_lock", counted)
     tasks = [await ask(office) for _ in range(20)]
     await asyncio.gather(*(office.decide(task.id, by="ann", decision="confirmed") for task in tasks))
     assert sum(looks) == 20

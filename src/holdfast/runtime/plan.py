@@ -45,12 +45,13 @@ from holdfast.store.needs import (
     Receipt,
     SignalContent,
     find_receipts,
+    found_receipts,
     lock_event_keys,
     take_idle_work,
 )
 from holdfast.store.plain import POINT
 from holdfast.store.session import Session
-from holdfast.store.tasks import decision_content, lock_tasks
+from holdfast.store.tasks import decision_content, lock_tasks, locked_tasks, tasks_to_lock
 
 log = logging.getLogger("holdfast.commit")
 
@@ -94,11 +95,10 @@ class Plan:
     async def make(self, session: Session, items: list[Item]) -> None:
         await self._load_programs(session, items)
         await self._lock_keys(session, items)
-        known = await find_receipts(session, [content for i in items if (content := _content(i)) is not None])
+        known = await self._look_up(session, items)
         for queued in self.locked.signals:
             if queued.instance not in self.halted:
                 await self._take_queued(session, queued)
-        await self._hold_tasks(session, items)
         for item in items:
             content = None if item.receipt is None else _content(item)
             receipt = None if content is None else known[content]
@@ -126,6 +126,16 @@ class Plan:
             trial._take(item)
         keys = {(entry.before.org, n.event, n.key) for entry in trial.entries.values() for n in _keyed_needs(entry)}
         await lock_event_keys(session, sorted(keys))
+
+    async def _look_up(self, session: Session, items: Sequence[Item]) -> dict[SignalContent, Receipt]:
+        """What of them was received before, and who holds the tasks that they decide: one flush for both."""
+        signals = [content for item in items if (content := _content(item)) is not None]
+        tasks = sorted({item.signal.task for item in items if type(item.signal) is Decided})
+        queries = [*([find_receipts(signals)] if signals else ()), *([tasks_to_lock(tasks)] if tasks else ())]
+        results = await session.run(queries) if queries else []
+        if tasks:
+            self.tasks |= locked_tasks(tasks, results[-1])
+        return found_receipts(signals, results[0]) if signals else {}
 
     async def _hold_tasks(self, session: Session, items: Sequence[Item]) -> None:
         decided = {item.signal.task for item in items if type(item.signal) is Decided} - self.tasks.keys()

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from psycopg.pq.abc import PGresult
 
 from holdfast.core.decision import EarlyEvents
 from holdfast.core.ids import bucket_of
 from holdfast.core.signals import SYSTEM, Actor
 from holdfast.store.session import Session, rows
-from holdfast.store.statements import SQL
+from holdfast.store.statements import SQL, Query
 from holdfast.store.wire import read_int
 
 MOST_TRIED: Final = 32  # early events that are tried on one wait, should the first not fit its edges
@@ -98,11 +99,14 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
-async def find_receipts(session: Session, wanted: Sequence[SignalContent]) -> dict[SignalContent, Receipt]:
-    """Look up signals that carry an id of their own. By content: one id may come with two bodies in one batch."""
-    if not wanted:
-        return {}
-    batch = [(s.instance, s.instance[15], s.key, s.event, s.payload, s.node) for s in wanted]
-    [result] = await session.run([SQL.find_outbox_receipts.rows(batch)])
+def find_receipts(wanted: Sequence[SignalContent]) -> Query:
+    """Look up signals that carry an id of their own."""
+    return SQL.find_outbox_receipts.rows(
+        [(s.instance, s.instance[15], s.key, s.event, s.payload, s.node) for s in wanted]
+    )
+
+
+def found_receipts(wanted: Sequence[SignalContent], result: PGresult) -> dict[SignalContent, Receipt]:
+    """By content: one id may come with two bodies in one batch."""
     found = [Receipt(earlier, content) for earlier, content in rows(result)]
     return dict(zip(wanted, found, strict=True))

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
+from psycopg.pq.abc import PGresult
 
 from holdfast.core.decision import Decision, TaskFacts, TaskOpened, TaskRenamed
 from holdfast.core.hands import Change
@@ -91,7 +92,15 @@ def add_tasks(tables: dict[str, list[tuple[Any, ...]]], decision: Decision, befo
 
 async def lock_tasks(session: Session, ids: Sequence[bytes]) -> dict[bytes, TaskFacts | None]:
     """None: there is no such task, which the decision itself finds out."""
-    [result] = await session.run([SQL.lock_tasks.rows([(id, id[15]) for id in ids])])
+    [result] = await session.run([tasks_to_lock(ids)])
+    return locked_tasks(ids, result)
+
+
+def tasks_to_lock(ids: Sequence[bytes]) -> Query:
+    return SQL.lock_tasks.rows([(id, id[15]) for id in ids])
+
+
+def locked_tasks(ids: Sequence[bytes], result: PGresult) -> dict[bytes, TaskFacts | None]:
     found = {id: TaskFacts(_text(assignee), tuple(_json(roles))) for id, assignee, roles in rows(result)}
     return {id: found.get(id) for id in ids}
 
