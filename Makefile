@@ -12,7 +12,7 @@ DEV  := $(VENV)/.installed-dev
 PIP  := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench faults properties pooler postgres clean
+.PHONY: help install demo test check house format bench load faults properties pooler postgres clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
@@ -33,6 +33,9 @@ check: $(DEV) ## Lint, format, types and layers, without running anything
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+house: $(DEV) ## Measure the sources: sizes, siblings, cycles, kinds outside their table, docstrings against the rule
+	@$(BIN)/python -m tests.house $(ARGS)
+
 format: $(DEV) ## Let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -40,13 +43,17 @@ format: $(DEV) ## Let ruff rewrite what it can
 bench: $(DEV) ## Measure against the bars; writes build/bench.json and the figures in docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+load: $(DEV) ## 200 clients for 30 s against a server and a worker; fails on a 5xx, a wrong step, a history out of order, growth
+	@$(BIN)/python -m benchmarks.load $(ARGS)
+
 faults: properties ## The proof: long properties, then kills, crashes and freezes; writes build/faults.json, docs/reliability.md
 	@$(BIN)/python -m faults $(ARGS)
 
 properties: $(DEV) ## The long profile: property tests by the hundred thousand, sagas by the thousand, plans at a million rows
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/runtime/test_model.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/server/test_schemathesis.py tests/server/test_hostile_input.py
-	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/sagas/test_random_sagas.py
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/sagas/test_random_sagas.py tests/runtime/test_two_processes.py
+	HOLDFAST_FAST_PATHS=0 $(BIN)/python -m pytest -n $(JOBS) tests/sagas tests/runtime/test_model.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/store/test_plans.py tests/store/test_priorities.py tests/store/test_task_rows.py
 
 pooler: $(DEV) ## Run the pooler tests against PgBouncer, fetched on Debian and Ubuntu if it is not installed

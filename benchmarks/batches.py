@@ -7,20 +7,21 @@ from itertools import pairwise
 
 import msgspec
 
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.graph import load_graph
 from holdfast.core.decide import decide
-from holdfast.core.decision import Decision, Facts
-from holdfast.core.program import Program, link
-from holdfast.core.signals import Failure, Started, WorkDone, WorkFailed
-from holdfast.core.state import EMPTY, Instance
-from holdfast.core.status import InstanceStatus
-from holdfast.runtime.starter import new_id
-from holdfast.store.commit import Batch, Entry, NewInstance, writes
-from holdfast.store.locks import CLOCK
-from holdfast.store.pins import PIN
-from holdfast.store.session import BEGIN, COMMIT, Session
-from holdfast.store.wire import read_int
+from holdfast.core.model.decision import Decision, Facts
+from holdfast.core.model.program import Program, link
+from holdfast.core.model.signals import Failure, Started, WorkDone, WorkFailed
+from holdfast.core.model.state import EMPTY, Instance
+from holdfast.core.model.status import InstanceStatus
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import load_graph
+from holdfast.runtime.commit.starter import new_id
+from holdfast.store.commit.batch import Batch, writes
+from holdfast.store.commit.locks import CLOCK
+from holdfast.store.commit.rows import Entry, NewInstance
+from holdfast.store.pg.session import BEGIN, COMMIT, Session
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
 
 RAW = b'{"n":1}'
 LIVES = 5  # new, going on, ending, failing and tried again, going on the long way

@@ -30,8 +30,8 @@ def measure(command: tuple[str, ...], task: dict[str, Any], *, timeout: float = 
 
 
 @contextmanager
-def begin(command: tuple[str, ...], task: dict[str, Any]) -> Generator[Child]:
-    child = Child(command, task)
+def begin(command: tuple[str, ...], task: dict[str, Any], *, tree: Path = ROOT) -> Generator[Child]:
+    child = Child(command, task, tree)
     try:
         yield child
     finally:
@@ -41,7 +41,7 @@ def begin(command: tuple[str, ...], task: dict[str, Any]) -> Generator[Child]:
 class Child:
     """A measuring process that can be told when to begin and when to stop."""
 
-    def __init__(self, command: tuple[str, ...], task: dict[str, Any]) -> None:
+    def __init__(self, command: tuple[str, ...], task: dict[str, Any], tree: Path = ROOT) -> None:
         self._label = f"{Path(command[-1]).stem} {task.get('mode', '')}"
         self._process = subprocess.Popen(
             [*command, json.dumps(task)],
@@ -49,7 +49,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=ROOT,
+            cwd=tree,
         )
         self._errors: list[str] = []
         # A full stderr pipe would stop the child in the middle of its measurement.

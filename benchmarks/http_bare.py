@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from benchmarks.http_serving import serve
 from holdfast import run
-from holdfast.runtime.collector import calm_collector
+from holdfast.runtime.process.collector import calm_collector
 
 TABLE = """
     create table if not exists orders (

@@ -11,14 +11,14 @@ from typing import Any
 
 from benchmarks.http_serving import serve
 from holdfast import Engine, run
-from holdfast.compiler.steps import load_steps
-from holdfast.runtime.collector import calm_collector
+from holdfast.doors.steps.load import load_steps
+from holdfast.runtime.process.collector import calm_collector
 from holdfast.server.app import create_app
 from holdfast.server.auth.chain import open_chain
 from holdfast.server.auth.keyring import Keyring
 from holdfast.server.auth.settings import AuthSettings
 from holdfast.server.settings import ServerSettings
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
 
 ORDERS = "orders:approve"
 WORKFLOWS = """

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from holdfast.server.listener import listening
+from holdfast.server.http.listener import listening
 
 
 async def serve(app: Any, **facts: Any) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Engine, Flow, run
-from holdfast.runtime.collector import calm_collector
+from holdfast.runtime.process.collector import calm_collector
 
 NAP = 0.1
 WARM_UP = 200

@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 
 from holdfast import Engine, Flow, run
-from holdfast.runtime.collector import calm_collector
-from holdfast.runtime.committer import Options
-from holdfast.store.queue import claim_work
-from holdfast.store.session import Session
+from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.process.collector import calm_collector
+from holdfast.store.pg.session import Session
+from holdfast.store.queue.work import claim_work
 
 QUEUE = "bench"
 NAP = 0.02

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from benchmarks.ours import WARM_UP, closed_loop, current_rss, linear, noop, peak_rss
-from holdfast import Branch, DoNotRetry, Engine, Flow, run
-from holdfast.runtime.collector import calm_collector
+from holdfast import Branch, DoNotRetry, Engine, Flow, Undo, run
+from holdfast.runtime.process.collector import calm_collector
 
 STEPS = 5
 
@@ -24,7 +24,7 @@ def compensated(name: str, last: str) -> Any:
     flow = Flow(name)
     for number in range(STEPS):
         handler = last if number == STEPS - 1 else "noop"
-        flow = flow.step(f"step_{number}", handler).on_failure(f"undo_{number}", "noop")
+        flow = flow.step(f"step_{number}", handler, undo=Undo("noop", name=f"undo_{number}"))
     return flow.build()
 
 
@@ -35,7 +35,7 @@ def wide(width: int, handler: str) -> Any:
 
 def undone(width: int) -> Any:
     """All branches succeed; what comes behind them fails, and every branch is taken back."""
-    branches = [Branch().step(f"branch_{n}", "noop").on_failure(f"undo_{n}", "noop") for n in range(width)]
+    branches = [Branch().step(f"branch_{n}", "noop", undo=Undo("noop", name=f"undo_{n}")) for n in range(width)]
     return Flow(f"undone_{width}").fork("fork", *branches).join("join", "all").step("last", "fail").build()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from holdfast.core.status import (
+from holdfast.core.model.status import (
     INSTANCE_TRANSITIONS,
     OPEN_STEP,
     PHASE_TRANSITIONS,
@@ -20,7 +20,7 @@ PAGE = Path(__file__).with_name("status.md")
 HEAD = """\
 # Status
 
-Drawn from the tables in `holdfast/core/status.py` by `docs/make_status.py`. The database holds the same tables by
+Drawn from the tables in `holdfast/core/model/status.py` by `docs/make_status.py`. The database holds the same tables by
 trigger; a move that is not drawn here is refused there.
 """
 

@@ -24,8 +24,8 @@ from psycopg import sql
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.store import embedded
+from holdfast.store.admin.schema import migrate
 from holdfast.store.embedded.binaries import find_installation
-from holdfast.store.migrate import migrate
 from order_gateway import Gateway, running_gateway
 from order_shop import FLOW, ITEMS, STEPS, STOCK_PER_ITEM, create_tables, new_order
 from order_view import View

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast import Context, DoNotRetry, Engine, Flow
+from holdfast import Context, DoNotRetry, Engine, Flow, Retry
 
 STEPS = ("reserve", "charge", "pack", "ship")
 ITEMS = ("kettle", "lamp", "chair", "clock")
@@ -25,10 +25,10 @@ SECONDS_PER_PARCEL = 0.05
 
 FLOW = (
     Flow("order", version=1)
-    .step("reserve", "reserve", retries=5)
-    .step("charge", "charge", retries=8, retry_delay=0.1, backoff="exponential", jitter=0.2, timeout=10)
-    .step("pack", "pack", retries=5)
-    .step("ship", "ship", retries=5)
+    .step("reserve", "reserve", retry=Retry(attempts=5))
+    .step("charge", "charge", retry=Retry(attempts=8, delay=0.1, backoff="exponential", jitter=0.2), timeout=10)
+    .step("pack", "pack", retry=Retry(attempts=5))
+    .step("ship", "ship", retry=Retry(attempts=5))
     .build()
 )
 

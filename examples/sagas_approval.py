@@ -50,7 +50,7 @@ PURCHASE = (
     Flow("purchase")
     .step("check_budget", check_budget)
     .human("approve", roles=["manager"], due=2 * DAY, form=FORM)
-    .step("book", book).on_failure("unbook", unbook)
+    .step("book", book, undo=unbook)
     .wait_event("delivery_date")
     .step("order", order)
     .build()

@@ -53,9 +53,9 @@ SECURED = (
     .condition(
         "has_income",
         "input.income > 2000",  # a number that is missing reads 0
-        otherwise=Branch().step("find_guarantor", find_guarantor).on_failure("release_guarantor", release_guarantor),
+        otherwise=Branch().step("find_guarantor", find_guarantor, undo=release_guarantor),
     )
-    .step("register_lien", register_lien).on_failure("remove_lien", remove_lien)
+    .step("register_lien", register_lien, undo=remove_lien)
     .rejoin()  # closes has_income: the lien and the guarantor meet here …
     .rejoin()  # … and this branch comes back behind is_small
 )  # fmt: skip

@@ -15,7 +15,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from holdfast import Context, DoNotRetry, Engine, Flow
+from holdfast import Context, DoNotRetry, Engine, Flow, Retry, Undo
 
 stock = Counter({"kettle": 10})
 account = Counter[str]()
@@ -66,12 +66,12 @@ async def ship(ctx: Context, order: dict[str, Any]) -> dict[str, Any]:
 
 
 ORDER = (
-    Flow("shop_order", retries=2)
-    .step("reserve", reserve).on_failure("release", release, retries=5)
-    .step("charge", charge).on_failure("refund", refund, retries=5)
+    Flow("shop_order", attempts=2)
+    .step("reserve", reserve, undo=Undo(release, retry=Retry(attempts=5)))
+    .step("charge", charge, undo=Undo(refund, retry=Retry(attempts=5)))
     .save_point("paid")
-    .step("pack", pack).on_failure("unpack", unpack)
-    .step("ship", ship, retry_delay=0.05, backoff="exponential")
+    .step("pack", pack, undo=unpack)
+    .step("ship", ship, retry=Retry(delay=0.05, backoff="exponential"))
     .build()
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdfast import Branch, Context, DoNotRetry, Engine, Flow
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow, Retry, Undo
 
 Data = dict[str, Any]
 
@@ -74,7 +74,9 @@ def publish_report(ctx: Context, report: Data) -> Data:
 
 
 def extractor(name: str, handler: Any) -> Branch:
-    return Branch().step(name, handler, retries=3).on_failure(f"un{name}", unstage, retries=3)
+    return Branch().step(
+        name, handler, undo=Undo(unstage, name=f"un{name}", retry=Retry(attempts=3)), retry=Retry(attempts=3)
+    )
 
 
 NIGHTLY = (

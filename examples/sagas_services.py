@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast import Context, DoNotRetry, Engine, Flow
+from holdfast import Context, DoNotRetry, Engine, Flow, Retry, Undo
 
 Order = dict[str, Any]
 SERVICES = ("orders", "payments", "shipping")
@@ -28,8 +28,8 @@ SERVICES = ("orders", "payments", "shipping")
 # Handlers by name: whoever publishes the flow needs none of them.
 FLOW = (
     Flow("service_order")
-    .step("take", "orders.take").on_failure("drop", "orders.drop")
-    .step("charge", "payments.charge").on_failure("refund", "payments.refund", retries=3)
+    .step("take", "orders.take", undo=Undo("orders.drop", name="drop"))
+    .step("charge", "payments.charge", undo=Undo("payments.refund", name="refund", retry=Retry(attempts=3)))
     .step("ship", "shipping.ship")
     .build()
 )  # fmt: skip

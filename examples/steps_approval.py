@@ -21,13 +21,13 @@ from typing import Any, Final
 
 import httpx2
 
-from holdfast import Context, DoNotRetry, Engine, Flow
-from holdfast.compiler.steps import load_steps
+from holdfast import Context, DoNotRetry, Engine, Flow, Retry
+from holdfast.doors.steps.load import load_steps
 from holdfast.errors import HoldfastError
 from holdfast.server.app import create_app
 from holdfast.server.auth.chain import open_chain
 from holdfast.server.auth.settings import AuthSettings
-from holdfast.server.listener import listening
+from holdfast.server.http.listener import listening
 from holdfast.server.settings import ServerSettings
 
 HERE: Final = Path(__file__).resolve().parent
@@ -42,9 +42,9 @@ ELSEWHERE: Final = {"X-Holdfast-Subject": "eve", "X-Holdfast-Tenant": "another-c
 
 DELIVERY: Final = (
     Flow("orders.delivery")
-    .step("reserve", "reserve").on_failure("release", "release")
-    .step("charge", "charge").on_failure("refund", "refund")
-    .step("ship", "ship", retries=2)
+    .step("reserve", "reserve", undo="release")
+    .step("charge", "charge", undo="refund")
+    .step("ship", "ship", retry=Retry(attempts=2))
     .build()
 )  # fmt: skip
 

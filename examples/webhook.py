@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from holdfast import EffectOptions, Engine, Graph, webhooks
-from holdfast.compiler.graph import Edge, Node, Retry
+from holdfast.graph.model import Edge, Node, Retry
 
 SECRET: Final = "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode()
 

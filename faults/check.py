@@ -15,7 +15,7 @@ import psycopg
 
 from faults.replayed import replay_all
 from faults.sink import Entry
-from holdfast.core.status import TERMINAL
+from holdfast.core.model.status import TERMINAL
 
 RECEIPTS = "select instance_id, token, kind, run, key, step_id, created_at from holdfast.step_receipts"
 CLOSED = """
@@ -217,3 +217,44 @@ def _delivered(connection: psycopg.Connection, verdict: Verdict, entries: list[E
             verdict.blame("witness", f"effect {key} was delivered with several payloads")
     for key in by_key.keys() - found.keys():
         verdict.blame("witness", f"effect {key} was delivered and is not in the database")
+
+
+# --- what must not begin --------------------------------------------------------------------------------------------
+
+HINTED = 0.5  # seconds for a hint to reach a worker that is about to begin, and for its call to reach the witness
+UNDO = "un_"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """From the answer of a suspend to the sending of the resume."""
+
+    instance: str
+    answered: float
+    resumed: float
+
+
+def forward_after_undo(entries: list[Entry]) -> list[str]:
+    """Forward calls that the witness saw after the first compensation of their instance, which is named `un_…`."""
+    first: dict[str, float] = {}
+    for entry in entries:
+        if entry.step.startswith(UNDO):
+            first[entry.instance] = min(entry.t, first.get(entry.instance, entry.t))
+    return [
+        f"{e.step} of {e.instance}, attempt {e.attempt}, began {e.t - first[e.instance]:.3f} s after a compensation"
+        for e in entries
+        if e.kind == "call" and not e.step.startswith(UNDO) and e.t > first.get(e.instance, e.t)
+    ]
+
+
+def begun_while_suspended(entries: list[Entry], pauses: list[Pause]) -> list[str]:
+    by_instance: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.kind == "call":
+            by_instance[entry.instance].append(entry)
+    return [
+        f"{e.step} of {e.instance}, attempt {e.attempt}, began {e.t - pause.answered:.3f} s after its suspend"
+        for pause in pauses
+        for e in by_instance[pause.instance]
+        if pause.answered + HINTED < e.t < pause.resumed
+    ]

@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast.store import embedded
-from holdfast.store.migrate import migrate
+from holdfast.store.admin.schema import migrate
 from holdfast.testing import install
 
 # Durable like any other. One syncfs instead of an fsync per file before recovery: only the time it takes differs.

@@ -19,7 +19,7 @@ from faults.sagas import SAGAS, Saga
 from faults.victim import PATIENCE, PERSON, Life
 from faults.worker import Hands
 from holdfast import Context, DoNotRetry, Engine
-from holdfast.core.status import TERMINAL
+from holdfast.core.model.status import TERMINAL
 from holdfast.errors import Busy, Conflict, StoreError
 
 TURNED: Final = """

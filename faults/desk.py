@@ -18,7 +18,7 @@ from pathlib import Path
 from faults.report import ROOT
 from faults.worker import Hands, Task
 from holdfast import Engine
-from holdfast.cli.serving import served
+from holdfast.cli.process.serving import served
 from holdfast.server.auth.settings import AuthSettings
 from holdfast.server.settings import ServerSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast import Flow
+from holdfast import Flow, Retry
 
 CALLS: Final = 100  # a killed worker burns a call, and nothing here may end because workers were killed
 RETRY: Final = {"calls": CALLS, "delay": 0.05}
@@ -58,5 +58,5 @@ def journey(name: str = "journey", steps: int = 3, handler: str = "work", calls:
     """Steps of one handler in a row."""
     flow = Flow(name)
     for number in range(steps):
-        flow = flow.step(f"step_{number}", handler, retries=calls)
+        flow = flow.step(f"step_{number}", handler, retry=Retry(attempts=calls))
     return flow.build()

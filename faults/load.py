@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from holdfast import Engine, Flow
-from holdfast.runtime.collector import calm_collector
+from holdfast.runtime.process.collector import calm_collector
 
 STEPS = 5
 WARM_UP = 300

@@ -14,11 +14,8 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from holdfast.compiler.compiled import load_compiled
-from holdfast.core.moments import from_datetime
-from holdfast.core.program import Program, link
-from holdfast.core.replay import StepRow, replay
-from holdfast.core.state import (
+from holdfast.core.model.program import Program, link
+from holdfast.core.model.state import (
     EMPTY,
     Instance,
     decode_state,
@@ -27,7 +24,10 @@ from holdfast.core.state import (
     token_view,
     value_of,
 )
-from holdfast.core.status import InstanceStatus, StepStatus
+from holdfast.core.model.status import InstanceStatus, StepStatus
+from holdfast.core.model.timestamps import from_datetime
+from holdfast.core.replay.replay import StepRow, replay
+from holdfast.graph.compiled import load_compiled
 
 STEPS = """
 select instance_id, id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal,

@@ -17,8 +17,8 @@ from typing import Any
 from faults.worker import Hands, Task
 from holdfast import Engine
 from holdfast.errors import Busy, HoldfastError
-from holdfast.runtime import committer
-from holdfast.store import queue
+from holdfast.runtime.commit import committer
+from holdfast.store.queue import work as queue
 
 AT_ONCE = 32
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from faults.flows import CALLS
-from holdfast import Branch, Engine, Flow
+from holdfast import Branch, Engine, Flow, Retry, Undo
 
 RETRY_DELAY: Final = 0.02
 P = TypeVar("P", Flow, Branch)
@@ -29,9 +29,12 @@ class Saga:
         return self.flow.build().name
 
 
-def undone(path: P, name: str, handler: str = "do", undo: str = "undo", **options: Any) -> P:
-    """A step with its compensation; the options are those of the compensation."""
-    return path.step(name, handler, retries=CALLS).on_failure(f"un_{name}", undo, **{"retries": CALLS, **options})
+OFTEN = Retry(attempts=CALLS)
+
+
+def undone(path: P, name: str, handler: str = "do", undo: str = "undo", retry: Retry = OFTEN) -> P:
+    """Add a step with its compensation; `retry` is that of the compensation."""
+    return path.step(name, handler, undo=Undo(undo, name=f"un_{name}", retry=retry), retry=OFTEN)
 
 
 def _linear() -> Flow:
@@ -48,7 +51,7 @@ def _fork() -> Flow:
         undone(undone(Branch(), "left"), "left_out", "linger"),
         undone(undone(Branch(), "right"), "wrong", "fail"),
         undone(Branch(), "right_out", "linger"),
-        Branch().step("much_later", "do", delay=3600).on_failure("un_much_later", "undo"),
+        Branch().step("much_later", "do", undo=Undo("undo", name="un_much_later"), delay=3600),
     ).join("met", "all")
 
 
@@ -69,14 +72,16 @@ def _save_point() -> Flow:
 
 
 def _shaky() -> Flow:
-    flow = undone(undone(Flow("shaky"), "one"), "two", undo="undo_shakily", retry_delay=RETRY_DELAY)
+    flow = undone(
+        undone(Flow("shaky"), "one"), "two", undo="undo_shakily", retry=Retry(attempts=CALLS, delay=RETRY_DELAY)
+    )
     return undone(flow, "wrong", "fail", "undo_shakily")
 
 
 def _dead(name: str) -> Flow:
     """The compensation in the middle runs out of calls."""
     flow = undone(Flow(name), "one")
-    return undone(undone(flow, "two", undo="undo_if_repaired", retries=2), "wrong", "fail")
+    return undone(undone(flow, "two", undo="undo_if_repaired", retry=Retry(attempts=2)), "wrong", "fail")
 
 
 def _cancel() -> Flow:
@@ -97,25 +102,25 @@ def _race(name: str) -> Flow:
 
 
 def _dlq() -> Flow:
-    flow = Flow("dlq", dlq=True).step("first", "do", retries=CALLS)
+    flow = Flow("dlq", dlq=True).step("first", "do", retry=Retry(attempts=CALLS))
     flow = flow.fork(
         "both",
-        Branch().step("wrong", "do_if_repaired", retries=CALLS),
-        Branch().step("beside", "do", retries=CALLS),
-        Branch().step("beside_out", "linger", retries=CALLS),
+        Branch().step("wrong", "do_if_repaired", retry=Retry(attempts=CALLS)),
+        Branch().step("beside", "do", retry=Retry(attempts=CALLS)),
+        Branch().step("beside_out", "linger", retry=Retry(attempts=CALLS)),
     )
-    return flow.join("met", "all").step("last", "do", retries=CALLS)
+    return flow.join("met", "all").step("last", "do", retry=Retry(attempts=CALLS))
 
 
 def _human() -> Flow:
-    flow = undone(Flow("human"), "first").human("ask").on_failure("un_ask", "undo", retries=CALLS)
+    flow = undone(Flow("human"), "first").human("ask", undo=Undo("undo", name="un_ask", retry=Retry(attempts=CALLS)))
     return undone(flow, "wrong", "fail")
 
 
 def _child() -> Flow:
     """A sub-flow that is under way is cancelled, and takes back its own steps before its parent goes on."""
     return undone(Flow("child"), "first").fork(
-        "both", Branch().sub_flow("sub", "inside").on_failure("un_sub", "undo", retries=CALLS),
+        "both", Branch().sub_flow("sub", "inside", undo=Undo("undo", name="un_sub", retry=Retry(attempts=CALLS))),
         undone(Branch(), "wrong", "fail"),
     ).join("met", "all")  # fmt: skip
 

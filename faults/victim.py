@@ -28,7 +28,7 @@ from faults.client import SPACE
 from faults.report import ROOT
 from faults.worker import Hands, Task, named, opened
 from holdfast import Engine
-from holdfast.core.hands import OVER
+from holdfast.core.people.ownership import OVER
 from holdfast.testing.failpoints import Failpoint, parse
 from holdfast.testing.failpoints import arm as set_failpoints
 from holdfast.testing.wiring import wire

@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast import Context, Engine, Flow, RateLimit
+from holdfast import Context, Engine, Flow, RateLimit, Retry
 
 PATIENCE = 30.0
 
@@ -52,7 +52,7 @@ STEPS = ("one", "two", "three")
 def journey(retries: int = 1) -> Any:
     flow = Flow("journey")
     for name in STEPS:
-        flow = flow.step(name, "step", retries=retries)
+        flow = flow.step(name, "step", retry=Retry(attempts=retries))
     return flow.build()
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.core.status import TERMINAL, InstanceStatus
+from holdfast.core.model.status import TERMINAL, InstanceStatus
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "holdfast"
@@ -40,7 +40,7 @@ def documented() -> set[str]:
 
 def written_by_code() -> set[str]:
     found: set[str] = set()
-    for file in [*SOURCE.glob("core/*.py"), *SOURCE.glob("runtime/**/*.py")]:
+    for file in [*SOURCE.glob("core/**/*.py"), *SOURCE.glob("runtime/**/*.py")]:
         tree = ast.parse(file.read_text())
         for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
             for call in calls(function, {"note", "note_event"}):

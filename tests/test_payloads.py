@@ -308,3 +308,33 @@ def test_a_small_value_costs_microseconds_to_encode() -> None:
     timer = timeit.Timer(lambda: payloads.encode(value, "The input"))
     # The target is 2 µs; twice that, so that a busy machine does not fail the test.
     assert min(timer.repeat(repeat=50, number=2_000)) / 2_000 < 4e-6
+
+
+@pytest.mark.parametrize("number", [1e308, -1e308, 1e-300, 1.7976931348623157e308, 5e-324])
+def test_numbers_count_with_the_digits_they_are_stored_with(number: float) -> None:
+    """A body of a megabyte once became fifty in the database."""
+    few, many = [number] * 1000, [number] * 50_000
+    assert payloads.decode(payloads.encode(few, "x"), "x") == few
+    for refused in (lambda: payloads.encode(many, "x"), lambda: payloads.decode(json.dumps(many), "x")):
+        with pytest.raises(PayloadError) as refusal:
+            refused()
+        assert refusal.value.code == "PAYLOAD_TOO_LARGE"
+
+
+def typed(value: Any) -> Any:
+    """Equal numbers of different types differ: 1 and 1.0."""
+    return repr(value)
+
+
+@given(st.recursive(SCALARS | st.floats(1e15, allow_infinity=False) | st.text('1e9.,:[]"\\\\'), st.lists))
+def test_large_floats_are_written_with_a_point_and_no_exponent(value: Any) -> None:
+    data = payloads.encode(value, "x")
+    assert typed(payloads.decode(data, "x")) == typed(value)
+    numbers: list[str] = []
+    json.loads(data, parse_float=numbers.append, parse_int=lambda digits: None)
+    assert not [text for text in numbers if "e" in text and "e-" not in text]
+
+
+def test_text_that_reads_like_numbers_counts_as_it_is() -> None:
+    text = [",1e308," * 10, '"1e308', "1e308]"] * 2000
+    assert payloads.decode(payloads.encode(text, "x"), "x") == text

@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
+from holdfast.runtime.commit.committer import Options
 from holdfast.settings import Settings
 
 
@@ -22,6 +24,9 @@ def test_everything_set() -> None:
             "HOLDFAST_POOLED": "1",
             "HOLDFAST_KEEP_EARLY": "3600",
             "HOLDFAST_AGING": "2.5",
+            "HOLDFAST_RACE_PATIENCE": "0.5",
+            "HOLDFAST_MAX_CONTEXT": "1048576",
+            "HOLDFAST_FAST_PATHS": "no",
         }
     )
     assert settings == Settings(
@@ -33,6 +38,9 @@ def test_everything_set() -> None:
         True,
         keep_early=3600.0,
         aging=2.5,
+        race_patience=0.5,
+        max_context=1024 * 1024,
+        fast_paths=False,
     )
 
 
@@ -57,12 +65,21 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("HOLDFAST_KEEP_EARLY", "a week"),
         ("HOLDFAST_KEEP_EARLY", "-1"),
         ("HOLDFAST_KEEP_EARLY", "nan"),
+        ("HOLDFAST_RACE_PATIENCE", "-1"),
+        ("HOLDFAST_RACE_PATIENCE", "long"),
+        ("HOLDFAST_MAX_CONTEXT", "1 MiB"),
+        ("HOLDFAST_MAX_CONTEXT", "0"),
+        ("HOLDFAST_MAX_CONTEXT", "9" * 5000),
         ("HOLDFAST_AGING", "fast"),
         ("HOLDFAST_AGING", "-1"),
         ("HOLDFAST_AGING", "nan"),
         ("HOLDFAST_AGING", "inf"),
         ("HOLDFAST_DIRECT_DSN", "mysql://root:hunter2@db/orders"),
         ("HOLDFAST_POOLED", "maybe"),
+        ("HOLDFAST_FAST_PATHS", "auto"),
+        ("HOLDFAST_SHARED_SECRETS", "billing,*"),
+        ("HOLDFAST_SHARED_SECRETS", "acme__billing"),
+        ("HOLDFAST_SHARED_SECRETS", "acme-_billing"),
     ],
 )
 def test_a_bad_value_names_its_variable(variable: str, value: str) -> None:
@@ -72,3 +89,7 @@ def test_a_bad_value_names_its_variable(variable: str, value: str) -> None:
     assert refused.value.message.startswith(variable)
     assert refused.value.hint
     assert "hunter2" not in str(refused.value)
+
+
+def test_the_limit_of_the_settings_is_that_of_the_kernel() -> None:
+    assert Settings().max_context == MAX_CONTEXT_BYTES == Options().max_context

@@ -1,4 +1,4 @@
-"""Twelve defects on purpose, each with the scenario that has to turn red when it is switched on.
+"""Seventeen defects on purpose, each with the scenario that has to turn red when it is switched on.
 
 A harness that has never found anything proves nothing. Each module here breaks one thing the engine relies on, by
 another text of a statement or another function in its place, in a process of its own; nothing of it is in the engine.
@@ -11,9 +11,9 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults.defects import probes
+from faults.defects import lease_probes, probes
 from faults.report import Figure
-from faults.scenarios import clock, duplicates, poison, wakeups
+from faults.scenarios import begins, clock, duplicates, poison, wakeups
 
 Probe = Callable[[int], list[Figure]]
 
@@ -46,6 +46,11 @@ DEFECTS = [
     Defect("cursor_outbox", "the queue is read by what is newer than the last look", "S13", probes.late_commit),
     Defect("worker_clock", "leases and timers by the worker's own clock", "S14", lambda seed: clock.still(6, seed)),
     Defect("session_tenant", "the tenant is set for the session", "S18", probes.tenant),
+    Defect("early_timers", "timers fire 300 ms early", "S14", lease_probes.early),
+    Defect("dead_loop", "a lease is renewed for a dead event loop", "S3", lease_probes.dead_loop),
+    Defect("trust_from_answer", "trust is counted from a renewal's answer", "S3", lease_probes.late_answer),
+    Defect("begins_lost", "nobody asks for the lease before a call", "S26", lambda seed: begins.frozen(seed, 3)),
+    Defect("begins_suspended", "suspended work stays queued", "S26", lambda seed: begins.suspended(seed, 3)),
 ]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from faults.defects.patching import replace, reword
-from holdfast.runtime.clock import DatabaseClock
-from holdfast.store.statements import SQL, Query
+from holdfast.runtime.commit.clock import DatabaseClock
+from holdfast.store.pg.statements import SQL, Query
 
 _seen = [0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faults.defects.patching import replace, rewrite
-from holdfast.runtime.plan import Plan
+from holdfast.runtime.commit.batch import Plan
 
 
 def apply() -> None:

@@ -6,7 +6,7 @@ import inspect
 import re
 
 from faults.defects.patching import Outdated, rewrite
-from holdfast.core import results
+from holdfast.core.signals import results
 
 FENCED = ("delete_work", "hand_off_work", "return_work", "find_lost_work", "advance_steps", "finish_instances")
 FENCE = re.compile(r"t\.fence = \w\.\w+( - 1)?")
@@ -18,7 +18,7 @@ def apply() -> None:
         rewrite(name, _unfenced)
     source = inspect.getsource(results)
     if "fence < token.fence" not in source:
-        raise Outdated("core/results.py compares the fence in another way")
+        raise Outdated("core/signals/results.py compares the fence in another way")
     exec(compile(source.replace("fence < token.fence", "False"), results.__file__, "exec"), results.__dict__)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from faults.defects.patching import replace
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker.worker import Worker
 
 NEVER = 3600.0
 

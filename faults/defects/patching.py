@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.store.statements import SQL, TEXTS, Statement
+from holdfast.store.pg.statements import SQL, TEXTS, Statement
 
 
 class Outdated(Exception):

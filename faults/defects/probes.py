@@ -21,11 +21,11 @@ from faults.defects.patching import add
 from faults.flows import CALLS, journey
 from faults.report import NONE, Figure
 from faults.scene import Stage
-from holdfast import Context, Engine, Flow
-from holdfast.store import queue
-from holdfast.store.pins import PIN
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
-from holdfast.store.statements import SQL, Statement
+from holdfast import Context, Engine, Flow, Retry
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
+from holdfast.store.pg.statements import SQL, Statement
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.queue import work as queue
 
 ROUNDS = 3
 SETTLED = 20.0  # seconds after which what could happen has; a probe goes on as soon as it has
@@ -94,7 +94,7 @@ def zombie(seed: int) -> list[Figure]:
 async def _zombies(stage: Stage) -> tuple[int, int]:
     accepted = rejected = 0
     async with Engine(stage.dsn) as old, Engine(stage.dsn) as new:
-        await old.publish(Flow("held").step("held", "held", retries=CALLS).build())
+        await old.publish(Flow("held").step("held", "held", retry=Retry(attempts=CALLS)).build())
         for _ in range(ROUNDS):
             old.handlers = type(old.handlers)()
             new.handlers = type(new.handlers)()
@@ -129,7 +129,7 @@ def same_worker(seed: int) -> list[Figure]:
 async def _again(stage: Stage) -> int:
     accepted = 0
     async with Engine(stage.dsn) as engine:
-        await engine.publish(Flow("held").step("held", "held", retries=CALLS).build())
+        await engine.publish(Flow("held").step("held", "held", retry=Retry(attempts=CALLS)).build())
         for _ in range(ROUNDS):
             engine.handlers = type(engine.handlers)()
             held = Held(engine)
@@ -165,7 +165,7 @@ async def _revived(stage: Stage) -> tuple[int, int]:
     lease = 1.5
     async with Engine(stage.dsn) as engine, Engine(stage.dsn) as other:
         held, heir = Held(engine), Held(other)
-        await engine.publish(Flow("held").step("held", "held", retries=CALLS).build())
+        await engine.publish(Flow("held").step("held", "held", retry=Retry(attempts=CALLS)).build())
         async with engine.worker(lease=lease) as worker:
             instance = await engine.start("held")
             await asyncio.wait_for(held.out[1].wait(), 30)
@@ -228,7 +228,7 @@ async def _twice(stage: Stage) -> tuple[int, int, int]:
 def _now() -> int:
     from datetime import UTC, datetime
 
-    from holdfast.core.moments import from_datetime
+    from holdfast.core.model.timestamps import from_datetime
 
     return from_datetime(datetime.now(UTC))
 

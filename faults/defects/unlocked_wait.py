@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from faults.defects.patching import replace
-from holdfast.runtime import plan
-from holdfast.store import needs
+from holdfast.runtime.commit import batch
+from holdfast.store.commit import needs
 
 
 def apply() -> None:
     replace(needs, "lock_event_keys", _nothing)
-    replace(plan, "lock_event_keys", _nothing)
+    replace(batch, "lock_event_keys", _nothing)
 
 
 async def _nothing(session: Any, keys: Any) -> None:

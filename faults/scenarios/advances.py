@@ -22,7 +22,7 @@ from faults.profile import Profile
 from faults.report import NONE, Bar, Figure
 from faults.scene import Stage, prepared
 from holdfast import Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 
 TENANT = "acme"
 LEASE = 1.5

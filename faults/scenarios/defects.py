@@ -1,4 +1,4 @@
-"""Seeded defects: each of the twelve is switched on in turn, and the scenario made for it has to turn red.
+"""Seeded defects: each of the seventeen is switched on in turn, and the scenario made for it has to turn red.
 
 Every probe is also run with the engine as it is, where it has to be green: a probe that is always red catches nothing.
 """

@@ -19,7 +19,7 @@ from faults.flows import journey
 from faults.profile import Profile
 from faults.report import NONE, Bar, Figure
 from faults.scene import Stage
-from holdfast import Engine, Flow
+from holdfast import Engine, Flow, Retry
 
 WORKERS = 2
 CALLS = 3  # the suicidal step may have
@@ -71,7 +71,7 @@ async def _in_turn(stage: Stage, good: int, rounds: int) -> tuple[list[float], l
     async with Engine(stage.dsn) as engine:
         await engine.publish(journey("good", 3))
         for handler in ("poison", "poison_in_thread"):
-            await engine.publish(Flow(handler).step("swallow", handler, retries=2).build())
+            await engine.publish(Flow(handler).step("swallow", handler, retry=Retry(attempts=2)).build())
         await _time(stage, engine, good // 4, poison_too=False)  # warms up, counts for nothing
         for number in range(rounds):
             for poison_too in (False, True) if number % 2 else (True, False):  # a machine that slows down favours none
@@ -125,7 +125,7 @@ def suicide(seed: int) -> list[Figure]:
 async def _feed(stage: Stage, fleet: Fleet) -> int:
     """A supervisor: whoever dies is replaced, a few times more than should be needed."""
     async with Engine(stage.dsn) as engine:
-        await engine.publish(Flow("suicide").step("die", "suicide", retries=CALLS).build())
+        await engine.publish(Flow("suicide").step("die", "suicide", retry=Retry(attempts=CALLS)).build())
         await engine.start("suicide")
         deaths = 0
         fleet.grow(1)

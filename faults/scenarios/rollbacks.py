@@ -29,7 +29,7 @@ from faults.scenarios.crash_points import FAR, KILLED, points, staged
 from faults.scene import Stage
 from faults.victim import Life, Nursery, nursery
 from holdfast import Engine
-from holdfast.core.status import TERMINAL
+from holdfast.core.model.status import TERMINAL
 
 LANES: Final = 2
 WORKER: Final = {"lease": 20.0, "scan": 5.0}

@@ -32,7 +32,7 @@ order by pid offset %s limit 1
 OPEN_TABLES = """
 select count(*), count(*) filter (where not (c.relrowsecurity and c.relforcerowsecurity
     and exists (select from pg_policy p where p.polrelid = c.oid and p.polroles = array['holdfast_tenant'::regrole::oid]
-        and pg_get_expr(p.polqual, c.oid) like '%%holdfast.org%%')))
+        and pg_get_expr(p.polqual, c.oid) like '%%visible_org()%%')))
 from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'org_id'
 where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
 """

@@ -6,30 +6,34 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast.compiler.graph import Graph
-    from holdfast.compiler.printed import code_of, mermaid_of, picture_of
-    from holdfast.compiler.steps import load_steps
-    from holdfast.definitions.flow import Flow
-    from holdfast.definitions.path import Branch
-    from holdfast.runtime.context import Context
-    from holdfast.runtime.dead_letters import LetterFilter
+    from holdfast.client import Client
+    from holdfast.doors.printed import code_of, mermaid_of, picture_of
+    from holdfast.doors.saga.builder import Branch
+    from holdfast.doors.saga.flow import Flow
+    from holdfast.doors.saga.values import Retry, Undo
+    from holdfast.doors.steps.load import load_steps
+    from holdfast.graph.model import Graph
     from holdfast.runtime.effects.delivery import EffectFailed
     from holdfast.runtime.effects.options import EffectOptions
     from holdfast.runtime.engine import Engine
-    from holdfast.runtime.handlers import DoNotRetry
+    from holdfast.runtime.engine.sync import SyncEngine
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
     from holdfast.runtime.hooks.middleware import Middleware
     from holdfast.runtime.hooks.notices import FlowContext
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
-    from holdfast.runtime.loop import run
-    from holdfast.runtime.retention import Retention
-    from holdfast.runtime.sync import SyncEngine
+    from holdfast.runtime.ops.dead_letters import LetterFilter
+    from holdfast.runtime.ops.retention import Retention
+    from holdfast.runtime.process.loop import run
+    from holdfast.runtime.reads.search import InstanceFilter
+    from holdfast.runtime.worker.context import Context
+    from holdfast.runtime.worker.handlers import DoNotRetry
 
 __all__ = [
     "Audit",
     "Branch",
+    "Client",
     "Context",
     "DoNotRetry",
     "EffectFailed",
@@ -38,12 +42,15 @@ __all__ = [
     "Flow",
     "FlowContext",
     "Graph",
+    "InstanceFilter",
     "LetterFilter",
     "Metrics",
     "Middleware",
     "RateLimit",
     "Retention",
+    "Retry",
     "SyncEngine",
+    "Undo",
     "Validate",
     "__version__",
     "code_of",
@@ -55,27 +62,31 @@ __all__ = [
 
 _HOMES = {
     "Audit": "holdfast.runtime.hooks.audit",
-    "Branch": "holdfast.definitions.path",
-    "Context": "holdfast.runtime.context",
-    "DoNotRetry": "holdfast.runtime.handlers",
+    "Branch": "holdfast.doors.saga.builder",
+    "Client": "holdfast.client",
+    "Context": "holdfast.runtime.worker.context",
+    "DoNotRetry": "holdfast.runtime.worker.handlers",
     "EffectFailed": "holdfast.runtime.effects.delivery",
     "EffectOptions": "holdfast.runtime.effects.options",
     "Engine": "holdfast.runtime.engine",
-    "Flow": "holdfast.definitions.flow",
+    "Flow": "holdfast.doors.saga.flow",
     "FlowContext": "holdfast.runtime.hooks.notices",
-    "Graph": "holdfast.compiler.graph",
-    "LetterFilter": "holdfast.runtime.dead_letters",
+    "Graph": "holdfast.graph.model",
+    "InstanceFilter": "holdfast.runtime.reads.search",
+    "LetterFilter": "holdfast.runtime.ops.dead_letters",
     "Metrics": "holdfast.runtime.hooks.metrics",
     "Middleware": "holdfast.runtime.hooks.middleware",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
-    "Retention": "holdfast.runtime.retention",
-    "SyncEngine": "holdfast.runtime.sync",
+    "Retention": "holdfast.runtime.ops.retention",
+    "Retry": "holdfast.doors.saga.values",
+    "SyncEngine": "holdfast.runtime.engine.sync",
+    "Undo": "holdfast.doors.saga.values",
     "Validate": "holdfast.runtime.hooks.validate",
-    "code_of": "holdfast.compiler.printed",
-    "load_steps": "holdfast.compiler.steps",
-    "mermaid_of": "holdfast.compiler.printed",
-    "picture_of": "holdfast.compiler.printed",
-    "run": "holdfast.runtime.loop",
+    "code_of": "holdfast.doors.printed",
+    "load_steps": "holdfast.doors.steps.load",
+    "mermaid_of": "holdfast.doors.printed",
+    "picture_of": "holdfast.doors.printed",
+    "run": "holdfast.runtime.process.loop",
 }
 
 

@@ -7,12 +7,12 @@
     ├── Conflict               right request, wrong moment: other input, other version, already over
     ├── Refused                the signal is not legal here; nothing changed
     │   └── InputInvalid       … because its data does not fit a schema (carries the misfits)
-    ├── Unauthenticated        nobody vouches for the caller        (carries the challenge to answer with)
+    ├── Unauthenticated        the caller cannot be identified      (carries the challenge to answer with)
     ├── Forbidden              the actor lacks a capability; nothing changed
     ├── PayloadError           a value that cannot be stored
     ├── StoreError             the database is missing, too old, too new, or refuses us
     ├── Unavailable            a service that is needed does not answer
-    └── Busy                   somebody else holds the instance; try again
+    └── Busy                   another writer holds the instance; try again
 
 The class docstring is the default message; codes are upper snake case and never change meaning.
 """

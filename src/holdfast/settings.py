@@ -1,4 +1,4 @@
-"""What the environment may say, read and checked once."""
+"""Settings from the environment, read and checked once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from holdfast.errors import HoldfastError
 
 LONGEST_SECONDS = 100 * 365.25 * 86_400
 FASTEST_AGING = 1_000_000  # points per second: more would make every priority equal
+SMALLEST_CONTEXT, LARGEST_CONTEXT = 64 * 1024, 64 * 1024 * 1024
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _ORG = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,62}")
-_POOLED = {"": None, "auto": None, "1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
+_APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_SWITCH = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
+_POOLED = {"": None, "auto": None, **_SWITCH}
 _URL_SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -33,7 +37,12 @@ class Settings:
     pooled: bool | None = None
     retention: str = ""  # what is kept how long, as `Retention.parse` reads it
     keep_early: float = 7 * 24 * 3600.0  # seconds an event waits for its wait
+    app: str = ""  # whose the handlers of this process are; empty: the package or script of each
     aging: float = 0.5  # points of priority that queued work gains per second; 0: none
+    shared_secrets: frozenset[str] = frozenset()  # names, as variables spell them, of what every organisation may use
+    race_patience: float = 2.0  # seconds a caller tries again to change what others change
+    max_context: int = 4 * 1024 * 1024  # what an instance may keep of what its steps give
+    fast_paths: bool = True  # plain steps are decided and written the short way
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -43,6 +52,9 @@ class Settings:
         def given(name: str, otherwise: str = "") -> str:
             return source.get(name, "").strip() or otherwise
 
+        def seconds(name: str, otherwise: float) -> float:
+            return _seconds(name, given(name, str(otherwise)))
+
         return cls(
             dsn=_dsn("HOLDFAST_DSN", given("HOLDFAST_DSN")),
             home=_home(given("HOLDFAST_HOME")),
@@ -50,10 +62,20 @@ class Settings:
             log_level=_log_level(given("HOLDFAST_LOG", default.log_level)),
             direct_dsn=_dsn("HOLDFAST_DIRECT_DSN", given("HOLDFAST_DIRECT_DSN")),
             pooled=_pooled(given("HOLDFAST_POOLED")),
+            app=_app(given("HOLDFAST_APP")),
             retention=given("HOLDFAST_RETENTION"),
-            keep_early=_seconds("HOLDFAST_KEEP_EARLY", given("HOLDFAST_KEEP_EARLY", str(default.keep_early))),
+            keep_early=seconds("HOLDFAST_KEEP_EARLY", default.keep_early),
             aging=_aging(given("HOLDFAST_AGING", str(default.aging))),
+            shared_secrets=_shared_secrets(given("HOLDFAST_SHARED_SECRETS")),
+            race_patience=seconds("HOLDFAST_RACE_PATIENCE", default.race_patience),
+            max_context=_max_context(given("HOLDFAST_MAX_CONTEXT", str(default.max_context))),
+            fast_paths=_fast_paths(given("HOLDFAST_FAST_PATHS", "1")),
         )
+
+
+def normal_secret_name(name: str) -> str:
+    """A secret's name as a variable spells it."""
+    return name.upper().replace("-", "_")
 
 
 def _dsn(variable: str, value: str) -> str:
@@ -89,6 +111,16 @@ def _org(value: str) -> str:
     return value
 
 
+def _app(value: str) -> str:
+    if value and not _APP.fullmatch(value):
+        raise _invalid(
+            "HOLDFAST_APP",
+            f"is {value!r}, not the name of an application.",
+            "Use up to 63 letters, digits, dots, hyphens and underscores, starting with a letter or digit.",
+        )
+    return value
+
+
 def _log_level(value: str) -> str:
     if value.lower() not in LOG_LEVELS:
         raise _invalid("HOLDFAST_LOG", f"is {value!r}, not a log level.", f"Use one of {', '.join(LOG_LEVELS)}.")
@@ -101,6 +133,12 @@ def _pooled(value: str) -> bool | None:
     return _POOLED[value.lower()]
 
 
+def _fast_paths(value: str) -> bool:
+    if value.lower() not in _SWITCH:
+        raise _invalid("HOLDFAST_FAST_PATHS", f"is {value!r}, neither yes nor no.", "Use 1 or 0, or leave it out.")
+    return _SWITCH[value.lower()]
+
+
 def _seconds(variable: str, value: str) -> float:
     try:
         seconds = float(value)
@@ -109,6 +147,16 @@ def _seconds(variable: str, value: str) -> float:
     if not 0 <= seconds <= LONGEST_SECONDS:  # also false for what is not a number
         raise _invalid(variable, f"is {value!r}, not a number of seconds.", "Write 0 to 100 years in seconds.")
     return seconds
+
+
+def _max_context(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not SMALLEST_CONTEXT <= int(value[:20]) <= LARGEST_CONTEXT:
+        raise _invalid(
+            "HOLDFAST_MAX_CONTEXT",
+            f"is {value!r}, not a number of bytes.",
+            f"Write {SMALLEST_CONTEXT} to {LARGEST_CONTEXT}.",
+        )
+    return int(value)
 
 
 def _aging(value: str) -> float:
@@ -125,6 +173,18 @@ def _aging(value: str) -> float:
             f"Write 0 to {FASTEST_AGING}, or off.",
         )
     return rate
+
+
+def _shared_secrets(value: str) -> frozenset[str]:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    for name in names:
+        if not SECRET_NAME.fullmatch(name) or "__" in normal_secret_name(name):
+            raise _invalid(
+                "HOLDFAST_SHARED_SECRETS",
+                f"names {name!r}, which is not the name of a secret that can be shared.",
+                "Write names such as billing,webhook: letters, digits, single `_` and `-`, without HOLDFAST_SECRET_.",
+            )
+    return frozenset(map(normal_secret_name, names))
 
 
 def _invalid(variable: str, problem: str, hint: str) -> HoldfastError:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from holdfast import Engine, Flow
+from holdfast import Engine, Flow, Retry
 from running import Evidence, until, worker_process
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ LEASE = 1.5
 async def test_kill_dash_nine_loses_and_doubles_nothing(engine: Engine, evidence: Evidence) -> None:
     flow = Flow("journey")
     for name in STEPS:
-        flow = flow.step(name, "note", retries=2)
+        flow = flow.step(name, "note", retry=Retry(attempts=2))
     await engine.publish(flow.build())
     await engine.start_many("journey", [{"n": n} for n in range(FLOWS)])
 

@@ -8,11 +8,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 
 PARENT = Flow("parent").sub_flow("into", "child").build()
 CHILD = Flow("child").sub_flow("on", "typo").build()
-FLOW = Flow("cli").step("hold", "hold", retries=5).step("finish", "finish", retries=5).build()
+FLOW = (
+    Flow("cli").step("hold", "hold", retry=Retry(attempts=5)).step("finish", "finish", retry=Retry(attempts=5)).build()
+)
 NOT_AN_ENGINE = 5
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import Branch, Context, Flow, SyncEngine
+from holdfast import Branch, Context, Flow, Retry, SyncEngine, Undo
 from holdfast.cli import main
 
 WAITING: dict[str, Any] = {
@@ -40,18 +40,17 @@ WAITING: dict[str, Any] = {
 
 ORDER = (
     Flow("order")
-    .step("reserve", "do")
-    .on_failure("release", "undo")
+    .step("reserve", "do", undo=Undo("undo", name="release"))
     .save_point("reserved")
     .condition("big", "input.amount > 100", otherwise=Branch().step("small", "do"))
     .fork(
         "fulfil",
-        Branch().step("ship", "do").on_failure("unship", "undo"),
-        Branch().step("bill", "do").on_failure("refund", "refuse"),
+        Branch().step("ship", "do", undo=Undo("undo", name="unship")),
+        Branch().step("bill", "do", undo=Undo("refuse", name="refund")),
     )
     .join("fulfilled", "all")
     .human("approve", roles=["manager"])
-    .step("notify", "refuse", retries=2)
+    .step("notify", "refuse", retry=Retry(attempts=2))
     .build()
 )
 

@@ -1,21 +1,13 @@
-"""A real server for the tests of the command line: on a loopback port, in a thread, with a worker beside it."""
+"""The server that the tests of the command line speak to: its handlers, and a workflow of steps."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from holdfast import Context, DoNotRetry, Engine
-from holdfast.server.app import create_app
-from holdfast.server.auth.chain import open_chain
-from holdfast.server.auth.settings import AuthSettings
-from holdfast.server.listener import listening
-from holdfast.server.settings import ServerSettings
 
 HERE = Path(__file__).parent
 LEAVE = """\
@@ -79,39 +71,17 @@ def configure(engine: Engine) -> None:
     engine.register("book", book)
 
 
-@contextmanager
-def serving(dsn: str, *, development: bool = True, rate: float = 0) -> Iterator[str]:
+def serving(dsn: str, *, development: bool = True, rate: float = 0) -> AbstractContextManager[str]:
     """The address of the server."""
-    ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-    thread = threading.Thread(target=lambda: asyncio.run(_serve(dsn, development, rate, ready)), daemon=True)
-    thread.start()
-    url, loop, leave = ready.result(60)
-    try:
-        yield url
-    finally:
-        loop.call_soon_threadsafe(leave.set)
-        thread.join(60)
+    from tests.served import served  # `configure` is also loaded by servers of their own, which know no `tests`
+
+    return served(dsn, prepare, development=development, rate=rate)
 
 
-async def _serve(dsn: str, development: bool, rate: float, ready: Future[Any]) -> None:
+def prepare(engine: Engine) -> None:
     from cli_flows import do, refuse, undo, weigh
 
-    leave = asyncio.Event()
-    try:
-        async with Engine(dsn) as engine:
-            configure(engine)
-            for handler in (do, refuse, undo, weigh):
-                engine.register(handler.__name__, handler)
-            engine.register_effect("tell", tell)
-            auth, settings = AuthSettings(development=development), ServerSettings(rate=rate, burst=1)
-            async with (
-                open_chain(auth, dsn, listen_host="127.0.0.1", org=engine.org) as chain,
-                engine.worker(),
-                listening(create_app(engine, settings, authenticate=chain), "127.0.0.1", 0) as url,
-            ):
-                ready.set_result((url, asyncio.get_running_loop(), leave))
-                await leave.wait()
-    except BaseException as failure:
-        if not ready.done():
-            ready.set_exception(failure)
-        raise
+    configure(engine)
+    for handler in (do, refuse, undo, weigh):
+        engine.register(handler.__name__, handler)
+    engine.register_effect("tell", tell)

@@ -121,7 +121,7 @@ def test_several_letters_are_put_back_with_inputs_of_their_own(holdfast_dsn: str
 
 def test_no_letter_of_an_instance_is_forgotten(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are: pages are the command's own business."""
-    monkeypatch.setattr("holdfast.runtime.dead_letters.PAGE", 1)
+    monkeypatch.setattr("holdfast.runtime.ops.dead_letters.PAGE", 1)
     id = started(holdfast_dsn, "twice", {})
     assert len(answered(holdfast_dsn, "requeue", "--instance", id, *WHY)["done"]) == 2
 

@@ -11,8 +11,8 @@ from typing import Any
 from cli_process import command
 
 import holdfast
-from holdfast.cli.output import without_password
-from holdfast.store.migrate import latest
+from holdfast.cli.render.output import without_password
+from holdfast.store.admin.schema import latest
 
 
 def answer(*arguments: str, **environment: str) -> Any:

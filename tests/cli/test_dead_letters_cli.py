@@ -17,7 +17,7 @@ WAITING: dict[str, Any] = {
     "nodes": [{"id": "rest", "kind": "state"}, {"id": "end", "kind": "end"}],
     "edges": [{"id": "e", "source": "rest", "target": "end", "on": "go"}],
 }
-AUDIT = ("--by", "ann", "--why", "cleaning up")
+AUDIT = ("--by", "ann", "--reason", "cleaning up")
 
 
 @pytest.fixture
@@ -45,12 +45,16 @@ def test_from_the_list_to_the_end(holdfast_dsn: str, instance: str) -> None:
     assert [letter["reason"] for letter in listed] == ["EVENT_NOT_EXPECTED"] * 3
     assert len(answer(holdfast_dsn, "list", "--limit", "1", "--after", listed[1]["id"])) == 1
     assert answer(holdfast_dsn, "list", "--source", "effect") == []
+    assert [letter["flow"] for letter in answer(holdfast_dsn, "list", "--flow", "waiting", "--since", "1h")] == [
+        "waiting"
+    ] * 3
+    assert answer(holdfast_dsn, "list", "--step", "rest", "--error", "EVENT_NOT_EXPECTED") == []
     shown = answer(holdfast_dsn, "show", listed[0]["id"])
     assert (shown["envelope"]["kind"], shown["resolution"]) == ("event", None)
-    tried = answer(holdfast_dsn, "replay", "--reason", "EVENT_NOT_EXPECTED", "--dry-run", *AUDIT)
+    tried = answer(holdfast_dsn, "replay", "--with-reason", "EVENT_NOT_EXPECTED", "--dry-run", *AUDIT)
     assert (tried["count"], tried["dry_run"]) == (3, True)
     assert answer(holdfast_dsn, "replay", listed[0]["id"], *AUDIT)["count"] == 1
-    assert answer(holdfast_dsn, "discard", "--all", *AUDIT)["count"] == 2
+    assert answer(holdfast_dsn, "discard", "--all", "--yes", *AUDIT)["count"] == 2
     ended = answer(holdfast_dsn, "show", listed[1]["id"])
     assert (ended["resolution"], ended["resolved_by"], ended["resolved_why"]) == ("discarded", "ann", "cleaning up")
 
@@ -60,7 +64,7 @@ def test_for_people(holdfast_dsn: str, instance: str) -> None:
     assert len(lines) == 3
     shown = [command("dead-letters", "show", line.split()[0], HOLDFAST_DSN=holdfast_dsn).stdout for line in lines]
     assert all(sum(f"nothing_{n}" in text for text in shown) == 1 for n in range(3))
-    done = command("dead-letters", "discard", "--instance", instance, *AUDIT, HOLDFAST_DSN=holdfast_dsn)
+    done = command("dead-letters", "discard", "--instance", instance, "--yes", *AUDIT, HOLDFAST_DSN=holdfast_dsn)
     assert done.stdout == "3 dead letters were let go.\n"
     assert command("dead-letters", "list", HOLDFAST_DSN=holdfast_dsn).stdout == "There are no dead letters.\n"
 
@@ -69,4 +73,7 @@ def test_nothing_named_is_not_everything(holdfast_dsn: str, instance: str) -> No
     done = command("dead-letters", "discard", *AUDIT, HOLDFAST_DSN=holdfast_dsn)
     assert (done.returncode, "DEAD_LETTERS_NOT_NAMED" in done.stderr) == (6, True)
     assert command("dead-letters", "replay", "--all", HOLDFAST_DSN=holdfast_dsn).returncode == 2
+    for verb in ("replay", "discard"):
+        done = command("dead-letters", verb, "--flow", "waiting", *AUDIT, HOLDFAST_DSN=holdfast_dsn)
+        assert (done.returncode, f"{verb} would change 3 dead letters" in done.stderr) == (6, True)
     assert len(answer(holdfast_dsn, "list")) == 3

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from holdfast import Context, Engine
+from holdfast import Context, DoNotRetry, Engine, Flow
 from holdfast.cli.app import app
 
 pytestmark = pytest.mark.anyio
@@ -132,3 +132,37 @@ async def test_one_that_is_over_is_run_again_as_a_new_one(engine: Engine, waitin
     keyed = [await answer(holdfast_dsn, *words) for _ in range(2)]
     assert keyed[0]["id"] == keyed[1]["id"] not in (waiting, told["id"])
     assert (await engine.get(told["id"])).created_by == "ann"
+
+
+async def test_many_that_failed_are_run_again_at_once(engine: Engine, holdfast_dsn: str) -> None:
+    is_down = True
+
+    @engine.handler("pay")
+    async def pay(ctx: Context, data: Any) -> Any:
+        if is_down:
+            raise DoNotRetry("the bank is down")
+        return data
+
+    await engine.publish(Flow("paid").step("pay", "pay").build())
+    old = [(await engine.start("paid", {"n": n})).id for n in range(3)]
+    await engine.drain(timeout=30)
+    is_down = False
+    words = ["rerun", "--flow", "paid", "--from", "pay", "--by", "ann"]
+    assert (await answer(holdfast_dsn, *words, "--dry-run"))["count"] == 3
+    assert "RERUN_KEY_NEEDED" in str((await run(holdfast_dsn, *words, "--yes")).exception)
+    assert "CONFIRMATION_NEEDED" in str((await run(holdfast_dsn, *words, "--key", "t-2")).exception)
+    assert len((await engine.list(flow="paid")).items) == 3  # nothing happened so far
+    told = await answer(holdfast_dsn, *words, "--key", "t-2", "--yes")
+    assert told["refused"] == []
+    new = {each["id"] for each in told["done"]}
+    assert len(new - set(old)) == 3
+    await engine.drain(timeout=30)
+    assert [(await engine.get(id)).status for id in new] == ["completed"] * 3
+    again = await answer(holdfast_dsn, *words, "--key", "t-2", "--yes")
+    assert {each["id"] for each in again["done"]} == new
+    some = await answer(holdfast_dsn, "rerun", *old[:2], "--from", "pay", "--by", "ann", "--key", "t-2", "--yes")
+    assert {each["id"] for each in some["done"]} < new
+    both = await run(holdfast_dsn, *words, old[0], "--key", "t-2")
+    assert "INSTANCES_NOT_NAMED" in str(both.exception)
+    left = await run(holdfast_dsn, "rerun", *old[:2], "--from", "nowhere", "--by", "ann", "--key", "t-3")
+    assert left.exit_code == 5

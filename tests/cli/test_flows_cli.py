@@ -8,7 +8,7 @@ import pytest
 from cli_flows import ORDER, WAITING, answered, prepared, refused, told
 
 from holdfast import Flow, SyncEngine
-from holdfast.definitions.sources import read_source
+from holdfast.doors.saga.source import read_source
 
 
 @pytest.fixture

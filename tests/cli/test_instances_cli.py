@@ -39,6 +39,12 @@ def test_filters(holdfast_dsn: str, started: dict[str, str]) -> None:
     assert found("--key", "big", "--business-key", "case repair") == set()
     assert found("--since", "1h") == {"small", "big", "dead"}
     assert found("--since", "2099-01-01") == set()
+    assert found("--until", "1h") == set()
+    assert found("--error", "KeyError") == {"dead"}
+    assert found("--error", "KeyError", "--step", "pack") == set()
+    assert found("--with-reason", "KeyError", "--status", "dlq") == {"dead"}
+    assert found("--flow", "order", "--ended-since", "1h") == {"small"}
+    assert found("--flow", "order", "--ended-until", "1h") == set()
 
 
 def test_pages(holdfast_dsn: str, started: dict[str, str]) -> None:
@@ -66,3 +72,4 @@ def test_refusals(holdfast_dsn: str) -> None:
     assert refused(holdfast_dsn, "instances", "--since", "yesterday") == (6, "SINCE_INVALID")
     assert refused(holdfast_dsn, "instances", "--since", "9999999999w") == (6, "SINCE_INVALID")
     assert refused(holdfast_dsn, "instances", "--after", "x") == (4, "ID_INVALID")
+    assert refused(holdfast_dsn, "instances", "--ended-since", "1h") == (6, "SEARCH_TOO_WIDE")

@@ -16,7 +16,7 @@ from holdfast.cli.app import app
 from holdfast.errors import HoldfastError
 from holdfast.server.auth.keyring import Keyring
 from holdfast.store.api_keys import ApiKey
-from holdfast.store.standing import StandingSession
+from holdfast.store.pg.reconnecting import StandingSession
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_mistakes_have_codes(arguments: tuple[str, ...], code: str) -> None:
 
 
 def test_keys_are_managed_without_the_packages_of_the_server() -> None:
-    script = "import sys, holdfast.cli.keys; print(sorted({'fastapi', 'starlette', 'jwt'} & set(sys.modules)))"
+    script = "import sys, holdfast.cli.commands.keys; print(sorted({'fastapi', 'starlette', 'jwt'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.cli.logs import configure
+from holdfast.cli.process.logs import configure
 from holdfast.errors import HoldfastError
 
 
@@ -26,13 +26,13 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_json_has_one_object_per_record_with_its_extra_fields(capsys: pytest.CaptureFixture[str]) -> None:
     configure(json=True, level="info")
     extra = {"instance": "i-1", "step": "reserve", "flow": "order"}
-    logging.getLogger("holdfast.worker").warning("lost %d\nleases –", 2, extra=extra)
+    logging.getLogger("shop").warning("lost %d\nleases –", 2, extra=extra)
     [line] = lines(capsys)
     record = json.loads(line)
     moment = record.pop("time")
     assert record == {
         "level": "warning",
-        "logger": "holdfast.worker",
+        "logger": "shop",
         "message": "lost 2\nleases –",
         **extra,
     }
@@ -69,7 +69,7 @@ def test_plain_shows_the_traceback_below(capsys: pytest.CaptureFixture[str]) -> 
         raise ValueError("no funds")
     except ValueError:
         logging.getLogger("holdfast").exception("a handler failed")
-    assert lines(capsys)[-1] == "ValueError: no funds"
+    assert lines(capsys)[-1] == "  ValueError: no funds"
 
 
 def test_the_level_counts_and_a_second_call_replaces_the_first(capsys: pytest.CaptureFixture[str]) -> None:

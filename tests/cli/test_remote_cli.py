@@ -17,8 +17,7 @@ from cli_flows import answered, drained, prepared, refused, run, started, told
 from cli_process import until
 from cli_served import LEAVE, LISTENS, TELLING, serving
 
-from holdfast import SyncEngine
-from holdfast.cli.remote import Remote
+from holdfast import Client, SyncEngine
 
 
 @pytest.fixture
@@ -114,6 +113,11 @@ def test_the_inbox_of_a_person(holdfast_dsn: str, url: str, tmp_path: Path) -> N
         assert run(dsn, *inbox).code == 2  # whose?
 
 
+def test_workers_over_http(holdfast_dsn: str, url: str) -> None:
+    assert answered(NOWHERE, "workers", "--url", url) == answered(holdfast_dsn, "workers")
+    assert refused(NOWHERE, "dlq", "list", "--all-tenants", "--url", url) == (6, "ALL_TENANTS_NEED_DATABASE")
+
+
 def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
     ann = ("--by", "ann", "--url", url)
     orders = [started(holdfast_dsn, "order", {"amount": 500}) for _ in range(3)]
@@ -148,7 +152,7 @@ def test_operators_over_http(holdfast_dsn: str, url: str) -> None:
     assert answered(NOWHERE, "requeue", "--inputs", inputs, *why) == {"done": [first, second], "refused": []}
     assert sorted(answered(NOWHERE, "requeue", "--instance", halves[1], *why)["done"]) == sorted(others)
     drained(holdfast_dsn)
-    replay = ("dlq", "replay", "--source", "step", "--why", "typo", *ann)
+    replay = ("dlq", "replay", "--source", "step", "--reason", "typo", "--yes", *ann)
     assert (answered(NOWHERE, *replay, "--dry-run")["count"], answered(NOWHERE, *replay)["count"]) == (2, 2)
 
 
@@ -158,7 +162,7 @@ def test_dead_letters_go_on_behind_one_that_is_settled_meanwhile(holdfast_dsn: s
     letters = ("dlq", "list", "--url", url)
     found = [one["id"] for one in answered(NOWHERE, *letters)]
     [first] = answered(NOWHERE, *letters, "--limit", "1")
-    answered(NOWHERE, "dlq", "replay", first["id"], "--why", "typo", "--by", "ann", "--url", url)
+    answered(NOWHERE, "dlq", "replay", first["id"], "--reason", "typo", "--by", "ann", "--url", url)
     assert [one["id"] for one in answered(NOWHERE, *letters, "--after", first["id"])] == found[1:]
     assert [one["id"] for one in answered(NOWHERE, *letters, "--after", found[1], "--limit", "5")] == found[2:]
 
@@ -189,13 +193,13 @@ def test_effects_over_http(holdfast_dsn: str, url: str) -> None:
     replay = ("effects", "replay", dead["id"], "--reason", "They are back.", *ann)
     assert answered(NOWHERE, *replay) == {"replayed": [dead["id"]]}
     assert effect("completed")["key"] == dead["key"]
-    assert refused(NOWHERE, *replay) == (4, "EFFECT_NOT_DEAD")
+    assert refused(NOWHERE, *replay) == (5, "EFFECT_NOT_DEAD")
 
 
 def test_repairs_over_http(holdfast_dsn: str, url: str) -> None:
     ann = ("--by", "ann", "--url", url)
     first, second = [started(holdfast_dsn, "repair", {}) for _ in range(2)]
-    why = ("--why", "seen to", *ann)
+    why = ("--reason", "seen to", *ann)
     [letter] = answered(NOWHERE, "dlq", "list", "--instance", first, "--url", url)
     assert answered(NOWHERE, "dlq", "replay", letter["id"], "--dry-run", *why)["dry_run"] is True
     assert answered(NOWHERE, "dlq", "replay", letter["id"], *why)["ids"] == [letter["id"]]
@@ -255,10 +259,10 @@ def test_people_have_the_names_they_have(url: str, tmp_path: Path) -> None:
 def test_a_server_that_says_later_is_asked_again(holdfast_dsn: str) -> None:
     with (
         serving(holdfast_dsn, rate=5) as url,
-        Remote(url, api_key=None, tenant=None, subject="ann") as remote,
+        Client(url, subject="ann") as client,
         ThreadPoolExecutor(4) as threads,
     ):
-        assert list(threads.map(lambda _: remote.flows(), range(8))) == [[]] * 8
+        assert list(threads.map(lambda _: client.flows.list(), range(8))) == [[]] * 8
 
 
 def test_what_is_no_server() -> None:

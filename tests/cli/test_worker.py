@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cli_apps
+import httpx2
 import pytest
 from cli_process import command, running
 
@@ -124,6 +126,18 @@ async def test_a_second_signal_ends_it_at_once(
     assert count(marks, "held") == 0
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_its_handlers_belong_to_the_app_it_is_given(
+    engine: Engine, environment: dict[str, str], tmp_path: Path, processes: int
+) -> None:
+    """In every process, and before what the environment says."""
+    options = ("cli_apps:make", "--app=billing", f"--processes={processes}", "--json")
+    with running(tmp_path / "log", *options, HOLDFAST_APP="shop", **environment) as worker:
+        await eventually(lambda: len(set(worker.ready)) == processes)
+        listed = [one for one in await engine.workers() if one.alive]
+    assert [one.apps for one in listed] == [["billing"]] * processes
+
+
 async def test_a_killed_process_is_replaced_and_its_work_taken_over(
     engine: Engine, environment: dict[str, str], marks: Path, tmp_path: Path
 ) -> None:
@@ -218,3 +232,23 @@ async def test_a_missing_database_is_one_line(marks: Path, tmp_path: Path) -> No
         assert refused.stderr.startswith("[STORE_UNREACHABLE] ")
         assert "Traceback" not in refused.stderr
         assert "hush" not in refused.stderr
+
+
+async def test_each_process_serves_its_metrics(tmp_path: Path, environment: dict[str, str]) -> None:
+    options = ["--metrics-port", "0", "--processes", "2"]
+    with running(tmp_path / "log", "cli_apps:make", *options, **environment) as worker:
+        worker.says("has its metrics at", times=2)
+        pages = re.findall(r"has its metrics at (http://127\.0\.0\.1:\d+/metrics)", worker.log)
+        assert len(set(pages)) == 2
+        async with httpx2.AsyncClient() as client:
+            for page in pages:
+                assert re.search(r"^holdfast_lease_seconds_left [\d.]+$", (await client.get(page)).text, re.MULTILINE)
+        worker.tell(signal.SIGTERM)
+        assert worker.ends() == 0
+
+
+async def test_processes_need_as_many_ports(environment: dict[str, str]) -> None:
+    options = ["--metrics-port", "65535", "--processes", "2"]
+    refused = await asyncio.to_thread(command, "worker", "cli_apps:make", *options, **environment)
+    assert refused.returncode == 2
+    assert "--metrics-port" in refused.stderr

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from core_run import Run
 
-from holdfast.core.decision import TaskClosed, TaskOpened, TaskRenamed
-from holdfast.core.program import Program
-from holdfast.core.signals import Actor, Decided
+from holdfast.core.model.decision import TaskClosed, TaskOpened, TaskRenamed
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Actor, Decided
 
 ANN = Actor("ann")
 

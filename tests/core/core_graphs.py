@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.graph import Edge, Graph, Node, Policy
-from holdfast.core.program import Program, link
+from holdfast.core.model.program import Program, link
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import Edge, Graph, Node, Policy
 
 
 def start(id: str = "start") -> Node:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from holdfast.compiler.graph import Behaviour, Child, Edge, Graph, Node, Policy, Retry, Wait
+from holdfast.graph.model import Behaviour, Child, Edge, Graph, Node, Policy, Retry, Wait
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Exit = tuple[str, str]  # a node and the event that leads on from it

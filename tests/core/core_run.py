@@ -8,11 +8,10 @@ import msgspec
 from core_table import StepTable
 
 from holdfast.core.decide import decide
-from holdfast.core.decision import Call, Decision, Dispatch, Facts, History, LastCall
-from holdfast.core.program import Program
-from holdfast.core.replay import replay
-from holdfast.core.rows import StepRow
-from holdfast.core.signals import (
+from holdfast.core.model.decision import Call, Decision, Dispatch, Facts, History, LastCall
+from holdfast.core.model.program import Program
+from holdfast.core.model.rows import StepRow
+from holdfast.core.model.signals import (
     SYSTEM,
     Actor,
     CallDue,
@@ -28,7 +27,7 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import (
+from holdfast.core.model.state import (
     EMPTY,
     Instance,
     Token,
@@ -38,7 +37,8 @@ from holdfast.core.state import (
     token_view,
     value_of,
 )
-from holdfast.core.status import INSTANCE_TRANSITIONS, InstanceStatus
+from holdfast.core.model.status import INSTANCE_TRANSITIONS, InstanceStatus
+from holdfast.core.replay.replay import replay
 
 SECOND = 1_000_000
 ID = bytes(range(15)) + b"\x07"
@@ -125,10 +125,11 @@ class Run:
         self.apply(Started(msgspec.json.encode(value)))
         return self
 
-    def done(self, node: str, output: Any = None) -> Run:
+    def done(self, node: str, output: Any = None, **facts: Any) -> Run:
         path, token = self.at(node)
         raw = msgspec.json.encode({} if output is None else output)
-        self.apply(WorkDone(path, token.step, token.fence, raw, token.calls))
+        input = self.table.rows[token.step].input
+        self.apply(WorkDone(path, token.step, token.fence, raw, token.calls, input), **facts)
         return self
 
     def fail(self, node: str, failure: Failure = BOOM, *, retryable: bool = True, calls: int | None = None) -> Run:
@@ -160,7 +161,7 @@ class Run:
     def expire(self, **facts: Any) -> Run:
         assert self.instance.state.expires is not None
         self.now = max(self.now, self.instance.state.expires.due or 0)
-        self.apply(TimerDue("", "expiry", "expiry"), **facts)
+        self.apply(TimerDue("", self.instance.state.expires.id, "expiry"), **facts)
         return self
 
     def event(self, name: str, payload: Any = None, actor: Actor = SYSTEM, **options: Any) -> Run:

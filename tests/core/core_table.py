@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.decision import Decision, Opened
-from holdfast.core.rows import StepRow
-from holdfast.core.signals import PastStep
-from holdfast.core.snapshot import completed, is_complete
-from holdfast.core.state import Instance, decode_state, encode_state
-from holdfast.core.status import OPEN_STEP, STEP_TRANSITIONS, StepStatus
-from holdfast.core.undos import Undo, Undos, undo_of
+from holdfast.core.model.decision import Decision, Opened
+from holdfast.core.model.rows import StepRow
+from holdfast.core.model.signals import PastStep
+from holdfast.core.model.snapshot import completed, is_complete
+from holdfast.core.model.state import Instance, decode_state, encode_state
+from holdfast.core.model.status import OPEN_STEP, STEP_TRANSITIONS, StepStatus
+from holdfast.core.rollback.pending import Undo, Undos, undo_of
 
 
 class StepTable:

@@ -15,9 +15,8 @@ import msgspec
 from core_run import new_instance, projection
 from core_table import StepTable
 
-from holdfast.compiler.graph import BRANCHING, Node
 from holdfast.core.decide import decide, decide_at_length
-from holdfast.core.decision import (
+from holdfast.core.model.decision import (
     Call,
     Decision,
     EarlyEvents,
@@ -25,14 +24,14 @@ from holdfast.core.decision import (
     History,
     LastCall,
     Letter,
+    ParkedTimers,
     TaskOpened,
     TaskRenamed,
 )
-from holdfast.core.ids import token_id
-from holdfast.core.program import Program
-from holdfast.core.replay import replay
-from holdfast.core.rows import StepRow
-from holdfast.core.signals import (
+from holdfast.core.model.ids import token_id
+from holdfast.core.model.program import Program
+from holdfast.core.model.rows import StepRow
+from holdfast.core.model.signals import (
     SYSTEM,
     Abort,
     Actor,
@@ -42,6 +41,7 @@ from holdfast.core.signals import (
     ChildFinished,
     Decided,
     EventArrived,
+    EventsExpired,
     Failure,
     ForceFail,
     HistoryRead,
@@ -55,9 +55,11 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.state import encode_state
-from holdfast.core.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMINAL, InstanceStatus, Phase
+from holdfast.core.model.state import encode_state
+from holdfast.core.model.status import INSTANCE_TRANSITIONS, PHASE_TRANSITIONS, TERMINAL, InstanceStatus, Phase
+from holdfast.core.replay.replay import replay
 from holdfast.errors import Conflict, Forbidden, Refused
+from holdfast.graph.model import Node
 
 ACTORS = (SYSTEM, Actor("ada", ("act",)))
 DATED = {"at": "2030-01-01", "key": "k"}
@@ -75,9 +77,10 @@ class Work(msgspec.Struct):
 
 
 class World:
-    def __init__(self, program: Program, seed: int) -> None:
+    def __init__(self, program: Program, seed: int, *, fast: bool = True) -> None:
         self.random = Random(seed)
         self.program = program
+        self.decide = decide if fast else decide_at_length
         self.input = self.random.choice([o for o in OUTPUTS if o is not None])
         self.instance = new_instance(program, self.input)
         self.table = StepTable()
@@ -114,6 +117,8 @@ class World:
                 break
             self.now += self.random.randrange(1, 60_000_000)
             self.random.choice(self.actions)(self)
+            if self.instance.status not in TERMINAL:
+                assert self.instance.state.early == len(self.inbox), "an instance counts what is kept for it"
         self._finish()
 
     @property
@@ -260,6 +265,12 @@ class World:
             signal = self.random.choice([self.applied[-1], self.random.choice(self.applied)])
             assert not self.deliver(signal), "a repeated signal must be refused"
 
+    def expire_kept(self) -> None:
+        """What nobody took in time; the world forgets it first, as the upkeep does."""
+        if self.inbox:
+            gone = self.inbox.pop(0)
+            self.deliver(EventsExpired(({"event": gone.event},)))
+
     def control(self) -> None:
         version = self.random.choice([None, None, self.instance.version, 0])
         kinds: list[Any] = [Suspend, Suspend, Resume, Resume, Resume]
@@ -299,7 +310,9 @@ class World:
             past = self.table.history()
             self.random.shuffle(past)  # the store promises no order
             assert self.deliver(HistoryRead(past))
-        if not isinstance(signal, EventArrived | Requeue | Suspend | Resume | Cancel | Abort | ForceFail):
+        if not isinstance(
+            signal, EventArrived | EventsExpired | Requeue | Suspend | Resume | Cancel | Abort | ForceFail
+        ):
             self.applied.append(signal)
         if decision.keep and isinstance(signal, EventArrived):
             self.inbox.append(signal)
@@ -314,7 +327,7 @@ class World:
     def _decide(self, signal: Signal, facts: Facts) -> Decision:
         """A call's transaction: answer what is needed until nothing is."""
         while True:
-            decision = decide(self.program, self.instance, signal, facts)
+            decision = self.decide(self.program, self.instance, signal, facts)
             if decision.plain:
                 self.plain[decision.plain] += 1
                 at_length = decide_at_length(self.program, self.instance, signal, facts)
@@ -327,15 +340,19 @@ class World:
             facts = msgspec.structs.replace(facts, answers={**facts.answers, **answers})
 
     def _feed_early(self, decision: Decision) -> None:
+        """What came early, in the order it came; then the timers that waited for it."""
+        wanted = [need for need in decision.needs if isinstance(need, EarlyEvents) and need.key is None]
+        for kept in [event for event in self.inbox if any(event.event == need.event for need in wanted)]:
+            for token in [need.token for need in wanted if need.event == kept.event]:
+                if kept not in self.inbox:  # taken by what the one before set in motion
+                    break
+                self.inbox.remove(kept)
+                if not self.deliver(msgspec.structs.replace(kept, token=token, node=None, kept=True)):
+                    self.inbox.insert(0, kept)
         for need in decision.needs:
-            if not isinstance(need, EarlyEvents) or need.key is not None:
-                continue
-            kept = next((event for event in self.inbox if event.event == need.event), None)
-            if kept is None:
-                continue
-            self.inbox.remove(kept)
-            if not self.deliver(msgspec.structs.replace(kept, token=need.token, node=None, kept=True)):
-                self.inbox.append(kept)
+            if isinstance(need, ParkedTimers):
+                for _, timer in need.timers:
+                    self.deliver(TimerDue(timer.path, timer.wait, timer.purpose))
 
     def _apply(self, decision: Decision) -> None:
         before, after = self.instance, decision.instance
@@ -412,7 +429,7 @@ class World:
         instance, state = self.instance, self.instance.state
         tokens = state.tokens
         standing = {t.step for t in tokens.values() if t.phase not in (Phase.HELD, Phase.DEAD)}
-        planned = {undo.step for undo in (state.rollback.plan or ()) if state.rollback} if state.rollback else set()
+        planned = {undo.step for undo in state.rollback.plan or ()} if state.rollback else set[bytes]()
         open_rows = [row.id for row in self.table.open_rows if row.id in standing or row.id not in planned]
         assert sorted(open_rows) == sorted(standing), "each open row has one live token, each such token one open row"
         out = {
@@ -430,6 +447,7 @@ class World:
             assert not state.ghosts
             assert not open_rows
             assert state.expires is None
+            assert state.early == 0
         elif not (state.rollback and (state.ghosts or instance.status is InstanceStatus.SUSPENDED)):
             assert tokens, "an instance that is not over has a live token"
         for path, token in tokens.items():
@@ -443,7 +461,7 @@ class World:
 
     def _check_choice(self, row: StepRow) -> None:
         """Which way was taken is recorded, also where none was."""
-        if self._node(row).kind in BRANCHING and row.status in ("completed", "failed"):
+        if self._node(row).traits.branches and row.status in ("completed", "failed"):
             assert row.chosen_edge_ids is not None, "a visit that is there to choose a way says which"
 
     def _check_can_move(self, path: str, token: Any) -> None:
@@ -513,6 +531,7 @@ ACTIONS = (
     World.lose_lease,
     *[World.repeat_something] * 3,
     World.control,
+    World.expire_kept,
     *[World.resume] * 2,
     *[World.requeue] * 2,
 )

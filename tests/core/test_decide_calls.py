@@ -6,10 +6,10 @@ import pytest
 from core_graphs import call, edge, end, join, line, program, split, state, task
 from core_run import BOOM, Run
 
-from holdfast.compiler.graph import Policy, Retry
-from holdfast.core.decision import Call
-from holdfast.core.signals import CallDue, Cancel, Suspend
+from holdfast.core.model.decision import Call
+from holdfast.core.model.signals import CallDue, Cancel, Suspend
 from holdfast.errors import Refused
+from holdfast.graph.model import Policy, Retry
 
 
 def test_a_batch_commits_up_to_the_call_and_enqueues_it() -> None:

@@ -7,10 +7,10 @@ import pytest
 from core_graphs import edge, end, join, line, program, split, state, task
 from core_run import BOOM, ID, Run
 
-from holdfast.compiler.graph import Child, Node, Policy
-from holdfast.core.ids import derived_id
-from holdfast.core.signals import Abort, Actor, Cancel, ChildFinished, Decided, Failure, ReceiptArrived, Resume
+from holdfast.core.model.ids import derived_id
+from holdfast.core.model.signals import Abort, Actor, Cancel, ChildFinished, Decided, Failure, ReceiptArrived, Resume
 from holdfast.errors import Refused
+from holdfast.graph.model import Child, Node, Policy
 
 
 def _sub(id: str = "sub", **options: object) -> Node:

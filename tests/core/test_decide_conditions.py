@@ -10,9 +10,9 @@ import pytest
 from core_graphs import chain, condition, edge, end, join, program, split, task
 from core_run import Run
 
-from holdfast.compiler.graph import Node, Policy
-from holdfast.core.program import Program
-from holdfast.core.signals import Actor
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Actor
+from holdfast.graph.model import Node, Policy
 
 
 def _sizes(policy: Policy | None = None, **default: Any) -> Program:
@@ -121,7 +121,7 @@ def test_without_any_way_out_the_instance_fails() -> None:
 def test_a_guard_asks_the_actor_of_the_signal() -> None:
     graph = program([task("a"), condition("gate"), end()], [edge("a", "gate"), edge("gate", "end", guard="vip.enter")])
     run = Run(graph).start()
-    from holdfast.core.signals import WorkDone
+    from holdfast.core.model.signals import WorkDone
 
     token = run.at("a")[1]
     run.apply(WorkDone("0", token.step, token.fence, b"{}"), Actor("ada", ("vip.enter",)))

@@ -6,10 +6,10 @@ import pytest
 from core_graphs import chain, condition, edge, end, join, line, program, split, state, task, timer
 from core_run import Run
 
-from holdfast.compiler.graph import Policy, Retry, Wait
-from holdfast.core.program import Program
-from holdfast.core.signals import Abort, Actor, Cancel, ForceFail, Resume, Suspend, TimerDue, WorkDone
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Abort, Actor, Cancel, ForceFail, Resume, Suspend, TimerDue, WorkDone
 from holdfast.errors import Conflict, Refused
+from holdfast.graph.model import Policy, Retry, Wait
 
 ADA = Actor("ada")
 TWO = line(task("a"), task("b"))

@@ -6,12 +6,12 @@ import pytest
 from core_graphs import chain, edge, end, line, program, start, state, task
 from core_run import ID, Run, new_instance
 
-from holdfast.compiler.graph import Node, Policy
 from holdfast.core.decide import decide
-from holdfast.core.decision import Facts
-from holdfast.core.ids import receipt_key
-from holdfast.core.signals import Cancel, EventArrived, Failure, Resume, Started, WorkDone, WorkFailed
+from holdfast.core.model.decision import Facts
+from holdfast.core.model.ids import receipt_key
+from holdfast.core.model.signals import Cancel, EventArrived, Failure, Resume, Started, WorkDone, WorkFailed
 from holdfast.errors import Conflict, Refused
+from holdfast.graph.model import Node, Policy
 
 TWO = line(task("reserve"), task("ship"))
 

@@ -6,10 +6,10 @@ import pytest
 from core_graphs import edge, end, join, line, program, split, state, task, timer
 from core_run import SECOND, Run
 
-from holdfast.compiler.graph import Policy
-from holdfast.core.ids import timer_id
-from holdfast.core.signals import Actor, Reschedule, Resume, Suspend, TimerDue
+from holdfast.core.model.ids import timer_id
+from holdfast.core.model.signals import Actor, Reschedule, Resume, Suspend, TimerDue
 from holdfast.errors import Conflict, NotFound, Refused
+from holdfast.graph.model import Policy
 
 ANN = Actor("ann")
 

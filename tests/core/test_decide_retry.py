@@ -7,14 +7,15 @@ from core_graphs import chain, edge, end, join, line, program, split, state, tas
 from core_run import BOOM, SECOND, Run
 from msgspec import json
 
-from holdfast import Branch, Flow
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.graph import Policy, Retry
-from holdfast.compiler.lowering import lower
-from holdfast.core.program import Program, link
-from holdfast.core.retry import delay_before
-from holdfast.core.signals import Cancel, Failure, Requeue, Resume, Suspend, WorkDone, WorkFailed
+import holdfast
+from holdfast import Branch, Flow, Undo
+from holdfast.core.kernel.retry import delay_before
+from holdfast.core.model.program import Program, link
+from holdfast.core.model.signals import Cancel, Failure, Requeue, Resume, Suspend, WorkDone, WorkFailed
+from holdfast.doors.saga.lowering import lower
 from holdfast.errors import Conflict, Refused
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import Policy, Retry
 
 STEP = b"a step's id"
 
@@ -185,7 +186,7 @@ def test_a_failure_while_suspended_fails_the_instance_when_it_is_resumed() -> No
 
 
 def test_a_failure_while_suspended_begins_the_rollback_when_it_is_resumed() -> None:
-    run = Run(_flow(Flow("f").step("pay", "pay").on_failure("refund", "refund").step("ship", "ship", retries=2)))
+    run = Run(_flow(Flow("f").step("pay", "pay", undo="refund").step("ship", "ship", retry=holdfast.Retry(attempts=2))))
     run.start().done("pay").fail("ship")
     run.apply(Suspend())
     run.fail("ship")
@@ -197,7 +198,7 @@ def test_a_failure_while_suspended_begins_the_rollback_when_it_is_resumed() -> N
 
 
 def test_of_several_failures_while_suspended_the_first_is_what_the_instance_fails_of() -> None:
-    branches = (Branch().step(name, name).on_failure(f"un{name}", name) for name in "abc")
+    branches = (Branch().step(name, name, undo=Undo(name, name=f"un{name}")) for name in "abc")
     run = Run(_flow(Flow("f").fork("k", *branches).join("j").step("last", "last"))).start()
     run.apply(Suspend())
     run.fail("b", Failure("FIRST", "b")).done("c").fail("a", Failure("SECOND", "a"))
@@ -234,7 +235,7 @@ def test_the_last_hope_of_a_race_that_failed_while_suspended_loses_it_when_resum
 
 
 def test_what_failed_while_suspended_can_still_be_cancelled_and_taken_back() -> None:
-    run = Run(_flow(Flow("f").step("a", "a").on_failure("una", "una"))).start()
+    run = Run(_flow(Flow("f").step("a", "a", undo="una"))).start()
     run.apply(Suspend())
     run.fail("a")
     run.apply(Cancel("enough"))

@@ -7,10 +7,10 @@ import pytest
 from core_graphs import chain, condition, edge, end, join, program, split, state, task, terminal
 from core_run import Run
 
-from holdfast.compiler.graph import Node, Policy, Wait
-from holdfast.core.program import Program
-from holdfast.core.signals import Resume, Suspend, WorkDone
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Resume, Suspend, WorkDone
 from holdfast.errors import Refused
+from holdfast.graph.model import Node, Policy, Wait
 
 
 def _fork(mode: str = "all", **policy: str) -> Program:

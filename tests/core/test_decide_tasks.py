@@ -10,11 +10,11 @@ import pytest
 from core_desk import Desk, desk
 from core_graphs import call, edge, end, join, line, program, split, task, terminal
 
-from holdfast.compiler.graph import Node, Policy
-from holdfast.core.decision import TaskFacts
-from holdfast.core.hands import Held, TaskStatus, assign, claim, delegate, release
-from holdfast.core.signals import Abort, Actor, Cancel, Decided, ForceFail, Resume, Suspend, TimerDue
+from holdfast.core.model.decision import TaskFacts
+from holdfast.core.model.signals import Abort, Actor, Cancel, Decided, ForceFail, Resume, Suspend, TimerDue
+from holdfast.core.people.ownership import Held, TaskStatus, assign, claim, delegate, release
 from holdfast.errors import Conflict, Forbidden, Refused
+from holdfast.graph.model import Node, Policy
 
 ANN, BEN = Actor("ann"), Actor("ben")
 SECOND = 1_000_000

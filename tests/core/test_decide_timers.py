@@ -7,14 +7,14 @@ from core_graphs import chain, edge, end, join, line, program, split, state, tas
 from core_run import SECOND, Run
 
 from holdfast import Flow
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.graph import Policy, Retry, Wait
-from holdfast.compiler.lowering import lower
-from holdfast.core.ids import timer_id
-from holdfast.core.moments import from_datetime, from_json, to_datetime, to_iso
-from holdfast.core.program import link
-from holdfast.core.signals import Cancel, Requeue, Resume, Suspend, TimerDue
+from holdfast.core.model.ids import timer_id
+from holdfast.core.model.program import link
+from holdfast.core.model.signals import Cancel, Requeue, Resume, Suspend, TimerDue
+from holdfast.core.model.timestamps import from_datetime, from_json, to_datetime, to_iso
+from holdfast.doors.saga.lowering import lower
 from holdfast.errors import Refused
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import Policy, Retry, Wait
 
 
 def test_a_timer_waits_for_its_delay_and_passes_the_value_on() -> None:
@@ -191,7 +191,7 @@ def test_expiry_in_dlq_mode_pauses_every_branch_of_a_race_and_asks_no_edge() -> 
 
 
 def test_what_ran_out_of_time_in_dlq_mode_can_be_cancelled_and_taken_back() -> None:
-    flow = Flow("f", dlq=True, timeout=60).step("pay", "pay").on_failure("refund", "refund").human("approve")
+    flow = Flow("f", dlq=True, timeout=60).step("pay", "pay", undo="refund").human("approve")
     run = Run(link(compile_graph(lower(flow.build())))).start().done("pay").expire()
     assert [(task.status, task.reason) for task in run.last.tasks] == [("expired", "timeout")]
     run.apply(Cancel("too late"))

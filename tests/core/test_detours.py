@@ -17,16 +17,17 @@ from core_world import ACTIONS, World
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.graph import Edge, Graph, Node
-from holdfast.core.decision import Decision
-from holdfast.core.migrate import read_migrated, way_back
-from holdfast.core.program import Program, link
-from holdfast.core.renames import MIGRATE, names_today
-from holdfast.core.rerun import Past, rerun_of
-from holdfast.core.rows import StepRow
-from holdfast.core.signals import Migrate
+from holdfast.core.model.control_rows import Migrated, read_control
+from holdfast.core.model.decision import Decision
+from holdfast.core.model.program import Program, link
+from holdfast.core.model.renames import MIGRATE, names_today
+from holdfast.core.model.rows import StepRow
+from holdfast.core.model.signals import Migrate
+from holdfast.core.signals.migrate import way_back
+from holdfast.core.signals.rerun import Past, rerun_of
 from holdfast.errors import Conflict, DefinitionError, NotFound
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import Edge, Graph, Node
 
 PROFILE = os.environ.get("HOLDFAST_PROFILE", "short")
 EXAMPLES = {"short": 20, "long": 2_000}[PROFILE]
@@ -55,7 +56,7 @@ class Detours(World):
     def revert(self) -> None:
         rows = sorted((r for r in self.table.rows.values() if r.node == MIGRATE), key=lambda row: row.opened_version)
         if rows:
-            record = read_migrated(rows[-1].detail or b"")
+            record = read_control(Migrated, rows[-1].detail)
             nodes, tokens = way_back(record)
             self.target = self.earlier[bytes.fromhex(record.came_from.definition)]
             counted["reverts"] += self.deliver(Migrate(self.target.definition, nodes, tokens))

@@ -10,13 +10,14 @@ from core_graphs import call, chain, edge, end, join, line, split, state, task, 
 from core_graphs import program as unnamed
 from core_run import Run
 
-from holdfast.compiler.graph import Child, Edge, Node, Policy, Retry, Wait
 from holdfast.core.decide import decide
-from holdfast.core.decision import Decision, Facts
-from holdfast.core.migrate import read_migrated, way_back
-from holdfast.core.program import Program
-from holdfast.core.signals import Actor, Cancel, Migrate, Resume, Suspend
+from holdfast.core.model.control_rows import Migrated, read_control
+from holdfast.core.model.decision import Decision, Facts
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Actor, Cancel, Migrate, Resume, Suspend
+from holdfast.core.signals.migrate import way_back
 from holdfast.errors import Conflict, HoldfastError, Refused
+from holdfast.graph.model import Child, Edge, Node, Policy, Retry, Wait
 
 ADA = Actor("ada")
 DLQ = Policy(on_error="dlq")
@@ -50,12 +51,15 @@ class Trip(Run):
         return decision
 
     def refusal(self, target: Program, nodes: dict[str, str] | None = None, **options: Any) -> str:
+        return self.refused(target, nodes, **options).code
+
+    def refused(self, target: Program, nodes: dict[str, str] | None = None, **options: Any) -> HoldfastError:
         signal = Migrate(target.definition, nodes or {}, **options)
         with pytest.raises(HoldfastError) as refused:
             decide(self.program, self.instance, signal, Facts(self.now, ADA, target=target))
         assert isinstance(refused.value, Conflict | Refused)
         assert refused.value.hint
-        return refused.value.code
+        return refused.value
 
 
 ONE = straight(1, task("a"), asked(), task("b"))
@@ -80,7 +84,7 @@ def test_a_waiting_instance_goes_on_in_the_new_graph() -> None:
 def test_the_row_of_a_migration_names_both_graphs_and_what_became_of_each_token() -> None:
     run = Trip(ONE).start().done("a")
     run.migrate(straight(2, task("a"), asked("question"), task("b")), {"ask": "question"})
-    record = read_migrated(run.row("@migrate").detail or b"")
+    record = read_control(Migrated, run.row("@migrate").detail)
     assert (record.came_from.version, record.came_from.hash, record.went_to.version) == (1, "hash 1", 2)
     assert bytes.fromhex(record.went_to.definition) == run.instance.definition
     assert {token: (s.was, s.now) for token, s in record.tokens.items()} == {"0@1": ("ask", "question")}
@@ -230,7 +234,7 @@ def test_a_migration_can_be_taken_back_with_what_it_recorded() -> None:
     run = Trip(first).start()
     run.migrate(second, {"left": "both", "right": "both"})
     assert run.nodes == ["both", "both"]
-    nodes, tokens = way_back(read_migrated(run.row("@migrate").detail or b""))
+    nodes, tokens = way_back(read_control(Migrated, run.row("@migrate").detail))
     run.migrate(first, nodes, tokens=tokens)
     assert run.nodes == ["left", "right"]
     run.event("go", node="left").event("go", node="right")
@@ -253,6 +257,10 @@ def forked(number: int, fork: str = "fork", meet: str = "meet", last: str | None
 def test_work_that_is_queued_or_running_blocks() -> None:
     run = Trip(ONE).start()
     assert run.refusal(TWO) == "MIGRATION_WORK_RUNNING"
+    assert "suspend the instance" in run.refused(TWO).hint
+    run.apply(Suspend())
+    assert run.refusal(TWO) == "MIGRATION_WORK_RUNNING"
+    assert "resume the instance" in run.refused(TWO).hint
 
 
 def test_a_node_that_is_gone_blocks() -> None:

@@ -8,11 +8,11 @@ from core_graphs import chain, edge, end, join, line, program, split, state, tas
 from core_run import BOOM, Run
 
 from holdfast import Branch, Flow
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.graph import Child, Node, Policy, Retry
-from holdfast.compiler.lowering import lower
-from holdfast.core.program import link
-from holdfast.core.signals import Abort, Cancel, Failure, Requeue, Resume, Suspend, WorkDone
+from holdfast.core.model.program import link
+from holdfast.core.model.signals import Abort, Cancel, Failure, Requeue, Resume, Suspend, WorkDone
+from holdfast.doors.saga.lowering import lower
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import Child, Node, Policy, Retry
 
 LATE = Policy(on_error="dlq", timeout=60)
 MAIL = Node(id="d", kind="notification", handler="mail")
@@ -96,7 +96,7 @@ def test_a_sub_flow_that_is_out_when_the_time_is_over_is_cancelled_and_awaited(
 
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_a_cancel_awaits_what_was_out_of_time_before_it(succeeds: bool) -> None:
-    flow = Flow("f", dlq=True, timeout=60).step("pay", "pay").on_failure("refund", "refund").step("ship", "ship")
+    flow = Flow("f", dlq=True, timeout=60).step("pay", "pay", undo="refund").step("ship", "ship")
     run = Run(link(compile_graph(lower(flow.build())))).start().expire()
     run.apply(Cancel("too late"))
     assert (run.status, run.at("pay")[1].phase) == ("rolling_back", "cancelling")
@@ -120,9 +120,7 @@ def test_what_comes_back_late_to_a_suspended_instance_is_held_like_anything_else
 
 
 def test_the_loser_of_a_race_may_be_out_of_time_and_is_taken_back_if_it_succeeds() -> None:
-    flow = Flow("f", dlq=True, timeout=60).fork(
-        "f", Branch().step("a", "a").on_failure("una", "una"), Branch().step("b", "b")
-    )
+    flow = Flow("f", dlq=True, timeout=60).fork("f", Branch().step("a", "a", undo="una"), Branch().step("b", "b"))
     run = Run(link(compile_graph(lower(flow.join("j", "any").step("after", "after").build())))).start()
     path, slow = run.at("a")
     run.expire().done("b")

@@ -9,12 +9,12 @@ import pytest
 from core_graphs import chain, edge, end, join, line, program, split, state, task, terminal, timer
 from core_run import Run, new_instance, projection
 
-from holdfast.compiler.graph import Policy, Retry, Wait
 from holdfast.core.decide import decide
-from holdfast.core.decision import Facts
-from holdfast.core.replay import StepRow, replay
-from holdfast.core.signals import Cancel, Resume, Signal, Suspend
-from holdfast.core.state import Instance
+from holdfast.core.model.decision import Facts
+from holdfast.core.model.signals import Cancel, Resume, Signal, Suspend
+from holdfast.core.model.state import Instance
+from holdfast.core.replay.replay import StepRow, replay
+from holdfast.graph.model import Policy, Retry, Wait
 
 REVIEWS = program(
     [task("draft"), split("fork"), state("a"), timer("b", 60), join("meet"), task("last"), end(), terminal()],

@@ -10,13 +10,13 @@ from core_graphs import chain, condition, edge, end, join, line, program, split,
 from core_run import Run, new_instance
 from test_migrate import Trip, asked, straight
 
-from holdfast.compiler.graph import Node, Policy, Retry, Wait
 from holdfast.core.decide import decide
-from holdfast.core.decision import Facts
-from holdfast.core.program import Program
-from holdfast.core.rerun import Past, begun_again, rerun_of
-from holdfast.core.signals import Actor, Cancel, Rerun, Resume, Started, Suspend
+from holdfast.core.model.decision import Facts
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Actor, Cancel, Rerun, Resume, Started, Suspend
+from holdfast.core.signals.rerun import Past, begun_again, rerun_of
 from holdfast.errors import Conflict, HoldfastError
+from holdfast.graph.model import Node, Policy, Retry, Wait
 
 ADA = Actor("ada")
 DLQ = Policy(on_error="dlq")

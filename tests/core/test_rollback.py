@@ -9,11 +9,9 @@ from core_graphs import chain, condition, edge, end, join, program, split, state
 from core_run import BOOM, Run
 from core_world import World
 
-from holdfast.compiler.graph import Child, Edge, Node, Policy, Retry
-from holdfast.core import rollback as rolling
-from holdfast.core.decision import Release
-from holdfast.core.program import Program
-from holdfast.core.signals import (
+from holdfast.core.model.decision import Release
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import (
     Abort,
     Actor,
     Cancel,
@@ -25,8 +23,10 @@ from holdfast.core.signals import (
     WorkDone,
     WorkFailed,
 )
-from holdfast.core.undos import Undo
+from holdfast.core.rollback import rollback as rolling
+from holdfast.core.rollback.pending import Undo
 from holdfast.errors import Conflict, Refused
+from holdfast.graph.model import Child, Edge, Node, Policy, Retry
 
 SAGA = Policy(on_error="rollback", on_cancel="rollback", data="value", missing="zero")
 ADA = Actor("ada")

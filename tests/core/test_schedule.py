@@ -11,9 +11,10 @@ import pytest
 from core_graphs import edge, end, line, program, task, timer
 from core_run import Run
 
-from holdfast.compiler.cron import next_match
-from holdfast.core.moments import from_datetime, to_datetime
+from holdfast.core.model.signals import TimerDue
+from holdfast.core.model.timestamps import from_datetime, to_datetime
 from holdfast.errors import DefinitionError
+from holdfast.graph.cron import next_match
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -85,6 +86,21 @@ def test_a_cron_timer_in_a_loop_waits_anew_each_lap() -> None:
         run.fire("nap", "timer").done("a", {"again": True})
         dues.append(run.last.timers[0].due)
     assert [to_datetime(due).hour for due in dues] == [13, 14, 15, 16]
+
+
+def test_a_moment_that_fired_is_not_matched_again_by_a_commit_that_read_the_time_before_it() -> None:
+    graph = program(
+        [timer("nap", cron="0 * * * *"), end()],
+        [edge("nap", "nap", when="input.again"), edge("nap", "end", priority=1)],
+    )
+    run = Run(graph)
+    run.now = from_datetime(datetime(2026, 3, 1, 12, 30, tzinfo=UTC))
+    run.start({"again": True})
+    due = run.last.timers[0].due
+    run.now = due - 1  # another worker fired it after this commit had read the clock
+    path, token = run.at("nap")
+    run.apply(TimerDue(path, token.waits[0].id, "timer"))
+    assert to_datetime(run.last.timers[0].due).hour == to_datetime(due).hour + 1
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from core_graphs import edge, end, line, program, state, task
 from core_run import Run
 
-from holdfast.core import snapshot
-from holdfast.core.snapshot import inconsistency, read_state
-from holdfast.core.state import encode_state
+from holdfast.core.model import snapshot
+from holdfast.core.model.snapshot import inconsistency, read_state
+from holdfast.core.model.state import encode_state
 from holdfast.errors import HoldfastError
 
 STORED = Path(__file__).parent / "snapshot_format_1.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.status import (
+from holdfast.core.model.status import (
     INSTANCE_TRANSITIONS,
     OPEN_STEP,
     PHASE_TRANSITIONS,
@@ -18,9 +18,24 @@ from holdfast.core.status import (
     InstanceStatus,
     Phase,
     StepStatus,
+    undo_of,
 )
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "undo"),
+    [
+        ("running", None, None), ("completed", "completed", None), ("failed", "error", None),
+        ("failed", "timeout", None), ("compensation", "error", "running"), ("compensation", "completed", "running"),
+        ("rolled_back", "error", "done"), ("rolled_back", "paid", "done"),
+        ("failed", "completed", "failed"), ("failed", "paid", "failed"),
+        ("skipped", "cancelled", None), ("paused", "paused", None),
+    ],
+)  # fmt: skip
+def test_what_became_of_taking_a_step_back(status: str, outcome: str | None, undo: str | None) -> None:
+    assert undo_of(status, outcome) == undo
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from core_graphs import call, chain, edge, end, line, program, start, task
 from core_run import BOOM, Run
 
-from holdfast.compiler.graph import Child, Node, Policy, Retry
 from holdfast.core.decide import decide
-from holdfast.core.decision import Facts
-from holdfast.core.signals import Failure, Requeue, Resume, WorkDone
+from holdfast.core.model.decision import Facts
+from holdfast.core.model.signals import Failure, Requeue, Resume, WorkDone
+from holdfast.graph.model import Child, Node, Policy, Retry
 
 STEPS = Policy(on_error="suspend", data="context", keeps_error=True)
 PLAIN_STEPS = Policy(data="context")

@@ -10,10 +10,10 @@ from core_desk import Desk, desk
 from core_graphs import edge, end, line, program, state, task
 from core_run import Run
 
-from holdfast.compiler.graph import Node, Policy, Wait
-from holdfast.core.program import Program
-from holdfast.core.signals import SYSTEM, Actor, Started
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import SYSTEM, Actor, Started
 from holdfast.errors import Forbidden, Refused
+from holdfast.graph.model import Node, Policy, Wait
 
 ANN, BEN = Actor("ann"), Actor("ben")
 CHIEF = Actor("eve", ("read", "sign"))

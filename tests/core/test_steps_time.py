@@ -8,10 +8,12 @@ import pytest
 from core_graphs import edge, end, line, program, task, terminal
 from core_run import Run
 
-from holdfast.compiler.checks import check
-from holdfast.compiler.graph import Edge, Graph, Node, Policy, Retry
-from holdfast.core.program import Program
-from holdfast.core.signals import Reschedule, Resume, Suspend
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Reschedule, Resume, Suspend, TimerDue
+from holdfast.core.model.timestamps import seconds
+from holdfast.errors import Refused
+from holdfast.graph.checks.check import check
+from holdfast.graph.model import Edge, Graph, Node, Policy, Retry
 
 DAY = 86_400.0
 
@@ -44,11 +46,53 @@ def events(run: Run) -> list[str]:
 
 def test_a_workflow_that_expires_takes_the_timeout_edge_of_its_step() -> None:
     run = Run(workflow(review(), ESCALATED)).start().expire()
-    assert (run.status, run.nodes, run.instance.state.expires) == ("running", ["chase"], None)
+    assert (run.status, run.nodes) == ("running", ["chase"])
     assert (run.row("review").status, run.row("review").outcome) == ("failed", "timeout")
     assert events(run)[0] == "instance_expired"
     assert run.data["_last_error"]["code"] == "WORKFLOW_TIMEOUT"
     assert run.done("chase").status == "completed"
+
+
+def test_a_limit_that_a_step_answered_begins_anew() -> None:
+    run = Run(workflow(review(), ESCALATED)).start()
+    first = run.instance.state.expires
+    run.expire()
+    second = run.instance.state.expires
+    assert first is not None
+    assert second is not None
+    assert (second.due, second.ref == first.ref) == (run.now + seconds(3 * DAY), False)
+    assert run.last is not None
+    assert [(timer.id, timer.due) for timer in run.last.timers] == [(second.ref, second.due)]
+    with pytest.raises(Refused) as stale:
+        run.apply(TimerDue("", first.id, "expiry"))
+    assert stale.value.code == "STALE_TIMER"
+    assert run.expire().status == "completed", "the step it is at by then has no answer, so the workflow's own counts"
+    assert (run.row("chase").outcome, run.row("expired").status) == ("expired", "completed")
+
+
+def test_steps_that_answer_every_time_are_asked_every_time() -> None:
+    run = Run(workflow(review(), edge("review", "review", "timeout"))).start()
+    for _ in range(5):
+        assert run.expire().nodes == ["review"]
+    assert [row.outcome for row in run.rows("review")] == [*["timeout"] * 5, None]
+
+
+def test_a_limit_that_began_anew_is_moved_and_lifted_like_the_first() -> None:
+    run = Run(workflow(review(), ESCALATED)).start().expire()
+    run.apply(Reschedule(None, delay=DAY))
+    assert run.instance.state.expires is not None
+    assert run.instance.state.expires.due == run.now + seconds(DAY)
+    run.apply(Reschedule(None, cancelled=True))
+    assert run.instance.state.expires is not None
+    assert run.instance.state.expires.due is None
+
+
+def test_where_the_workflow_goes_in_the_end_nothing_hurries_it() -> None:
+    nodes = [review(), end(), task("tidy_up")]
+    ways = [edge("review", "end"), edge("tidy_up", "end")]
+    graph = program(nodes, ways, policy(on_timeout="tidy_up", timeout=3 * DAY), kind="steps")
+    run = Run(graph).start().expire()
+    assert (run.nodes, run.instance.state.expires) == (["tidy_up"], None)
 
 
 def test_work_that_is_out_is_given_up() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rollback import SAGA, line, point, saga, take_back, undoable
 
-from holdfast.compiler.graph import Node, Policy, Retry
-from holdfast.core.program import Program
-from holdfast.core.signals import Started, WorkDone, WorkFailed
-from holdfast.core.status import TERMINAL
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import Started, WorkDone, WorkFailed
+from holdfast.core.model.status import TERMINAL
+from holdfast.graph.model import Node, Policy, Retry
 
 KINDS = st.sampled_from(["undoable", "undoable", "plain", "point"])
 LINES = st.lists(KINDS, min_size=1, max_size=6).filter(lambda kinds: kinds[-1] != "point")

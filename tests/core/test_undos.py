@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.snapshot import completed, is_complete, read_state
-from holdfast.core.state import Instance, Rollback, State, encode_state
-from holdfast.core.status import InstanceStatus
-from holdfast.core.undos import LARGEST, Undo, Undos, detail_of, undo_of, worth_keeping
+from holdfast.core.model.snapshot import completed, is_complete, read_state
+from holdfast.core.model.state import Instance, Rollback, State, encode_state
+from holdfast.core.model.status import InstanceStatus
+from holdfast.core.rollback.pending import LARGEST, Undo, Undos, detail_of, undo_of, worth_keeping
 from holdfast.errors import HoldfastError
 
 IDS = st.binary(min_size=16, max_size=16)

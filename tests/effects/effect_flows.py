@@ -7,7 +7,7 @@ from typing import Any
 from effect_servers import Receiver
 
 from holdfast import Engine
-from holdfast.compiler.graph import Edge, Graph, Node, Retry
+from holdfast.graph.model import Edge, Graph, Node, Retry
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.store.effects import Effect
 

@@ -11,8 +11,8 @@ import pytest
 from effect_flows import flow, run, visited
 
 from holdfast import DoNotRetry, Engine
-from holdfast.compiler.graph import Retry
 from holdfast.errors import HoldfastError
+from holdfast.graph.model import Retry
 from holdfast.runtime.effects.delivery import Delivered, Delivery, EffectFailed
 
 pytestmark = pytest.mark.anyio

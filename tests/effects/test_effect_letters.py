@@ -7,7 +7,7 @@ from effect_flows import flow, options, run, visited
 from effect_servers import Receiver
 
 from holdfast import Engine, SyncEngine
-from holdfast.errors import NotFound
+from holdfast.errors import Conflict, NotFound
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -30,9 +30,9 @@ async def test_a_dead_effect_is_replayed_with_who_and_why(
     assert len({(r.key, r.body) for r in receiver.requests}) == 1
     [entry] = [e for e in await engine.events(effect.instance_id) if e.type == "effect_replayed"]
     assert (entry.actor, entry.detail["reason"]) == ("ann", "the shop is back")
-    with pytest.raises(NotFound) as refusal:
+    with pytest.raises(Conflict) as refusal:
         await engine.replay_effect(effect.id, by="ann")
-    assert refusal.value.code == "EFFECT_NOT_DEAD"
+    assert (refusal.value.code, refusal.value.detail["status"]) == ("EFFECT_NOT_DEAD", "completed")
 
 
 async def test_an_effect_may_die_twice_and_has_one_letter(

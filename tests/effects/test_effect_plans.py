@@ -86,11 +86,12 @@ def _statements(db: Db) -> dict[str, list[Any]]:
     count = len(taken[0])
     return {
         "list_effect_targets": ["webhook", "", 200],
-        "claim_effects": [["webhook"] * 10, hosts, [50] * 10, 100, WORKER, 30, 10],
+        "claim_effects": [["webhook"] * 10, hosts, [50] * 10, ["other"] * 10, 100, WORKER, 30, 10],
         "reclaim_effects": [100],
         "list_claimed_effects": [WORKER],
         "count_backlog": [100],
         "return_effects": [*taken[:5], WORKER],
+        "leave_effects": [*taken[:5], ["{}"] * count, WORKER],
         "finish_effects": [*taken, ["completed"] * count, [0] * count, ["{}"] * count, [None] * count, [None] * count],
     }
 

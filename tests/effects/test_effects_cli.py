@@ -56,7 +56,7 @@ async def test_an_operator_looks_and_replays(engine: Engine, receiver: Receiver)
     assert json.loads(replayed.stdout) == {"replayed": [effect.id]}
     assert (await engine.effects(effect.instance_id))[0].status == "pending"
     again = holdfast(engine.dsn, "replay", effect.id)
-    assert (again.returncode, "EFFECT_NOT_DEAD" in again.stderr) == (4, True)
+    assert (again.returncode, "EFFECT_NOT_DEAD" in again.stderr) == (5, True)
 
 
 def test_the_example_books_once(holdfast_dsn: str) -> None:

@@ -13,7 +13,7 @@ from effect_flows import flow, run, secrets
 from effect_servers import Receiver, running_mailbox, running_receiver
 
 from holdfast import Engine
-from holdfast.compiler.graph import Retry
+from holdfast.graph.model import Retry
 from holdfast.runtime.effects.options import EffectOptions, Smtp
 
 pytestmark = pytest.mark.anyio

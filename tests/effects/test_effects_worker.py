@@ -14,11 +14,11 @@ from effect_process import effects_process
 from effect_servers import Receiver
 
 from holdfast import Engine
-from holdfast.compiler.graph import Edge, Graph, Node, Retry
+from holdfast.graph.model import Edge, Graph, Node, Retry
 from holdfast.runtime.effects.delivery import Delivery
 from holdfast.store import effects as outbox
 from holdfast.store.effects import FinishedEffect
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
 from holdfast.testing import advance
 from running import Evidence, until
 
@@ -174,10 +174,10 @@ async def test_an_outcome_under_an_old_fence_does_not_count(
     try:
         zombie = b"z" * 16
         [(target, _)] = (await outbox.list_targets(session, "webhook")).items()
-        [old] = await outbox.claim_effects(session, [("webhook", target, 5)], 5, 5, zombie, 30)
-        assert await outbox.claim_effects(session, [("webhook", target, 5)], 5, 5, b"y" * 16, 30) == []
+        [old] = await outbox.claim_effects(session, [("webhook", target, 5, "")], 5, 5, zombie, 30)
+        assert await outbox.claim_effects(session, [("webhook", target, 5, "")], 5, 5, b"y" * 16, 30) == []
         assert await outbox.reclaim_effects(session, 10) == 1  # nobody has heard of this worker's lease
-        [new] = await outbox.claim_effects(session, [("webhook", target, 5)], 5, 5, b"y" * 16, 30)
+        [new] = await outbox.claim_effects(session, [("webhook", target, 5, "")], 5, 5, b"y" * 16, 30)
         assert new.row.fence > old.row.fence
         late = FinishedEffect(old.row, zombie, "completed", 0, b"{}", None, None)
         assert await outbox.finish_effects(session, [late]) == 0

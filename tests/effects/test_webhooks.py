@@ -11,7 +11,7 @@ from effect_flows import OLD_SECRET, SECRET, SECRETS, event_types, flow, options
 from effect_servers import Receiver
 
 from holdfast import Engine, webhooks
-from holdfast.compiler.graph import Retry
+from holdfast.graph.model import Retry
 from holdfast.testing import advance
 from running import Evidence, until
 
@@ -301,7 +301,6 @@ async def test_a_secret_is_not_sent_where_the_data_says(engine: Engine, receiver
 @pytest.mark.parametrize(
     ("config", "code", "attempts"),
     [
-        ({"secret": "unknown"}, "EFFECT_SECRET_MISSING", 3),
         ({"secret": "../HOLDFAST_DSN"}, "EFFECT_CONFIG_INVALID", 1),
         ({"secret": "token"}, "WEBHOOK_SECRET_INVALID", 3),
         ({"headers": {"host": "elsewhere"}}, "EFFECT_CONFIG_INVALID", 1),
@@ -319,6 +318,46 @@ async def test_what_is_not_set_up_properly_is_not_sent(
 
     assert (effect.status, effect.error["code"], effect.attempts) == ("dead_letter", code, attempts)
     assert receiver.requests == []
+
+
+async def test_a_worker_without_the_secret_leaves_the_effect_to_one_that_has_it(
+    engine: Engine, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No attempt is used up, a log line says what is lacking, doctor names it; who has it delivers at once."""
+    left = await deliver(engine, receiver, "/ok", secret="unknown")
+    assert (left.status, left.error["code"], left.attempts) == ("pending", "EFFECT_SECRET_MISSING", 0)
+    [line] = [record.getMessage() for record in caplog.records if "is left to a worker" in record.getMessage()]
+    assert left.id in line
+    assert "'unknown'" in line
+    assert receiver.requests == []
+
+    [finding] = [f for f in (await engine.doctor()).findings if f.code == "effects_left"]
+    assert (finding.severity, finding.subject) == ("warning", "webhook")
+    assert "'unknown'" in finding.message
+
+    async with Engine(engine.dsn) as other:
+        other.effect_options = options(receiver, secrets=lambda _org, _name: SECRETS["webhook"])
+        await other.drain(timeout=30)
+    [effect] = await engine.effects(left.instance_id)
+    assert (effect.status, effect.attempts, len(receiver.requests)) == ("completed", 1, 1)
+    assert [f.severity for f in (await engine.doctor()).findings if f.code == "effects_left"] == ["ok"]
+
+
+async def test_what_is_left_holds_up_nobody_else_at_the_target(
+    engine: Engine, receiver: Receiver, evidence: Evidence
+) -> None:
+    """Another organisation's effects to the same host go on, in the very process that lacks a secret of the first."""
+    have = options(receiver).secrets
+    engine.effect_options = options(receiver, secrets=lambda org, name: have(org, name) if org == "acme" else None)
+    for org in ("default", "acme"):
+        mine = engine.for_org(org)
+        await mine.publish(flow(config={"url": receiver.url("/ok")}))
+        for _ in range(3):
+            await mine.start("told", {})
+    await engine.drain(timeout=30)
+    assert len(receiver.requests) == 3
+    rows = evidence.rows("select org_id, status, attempts from holdfast.effects")
+    assert sorted(rows) == [("acme", "completed", 1)] * 3 + [("default", "pending", 0)] * 3
 
 
 async def test_unsigned_only_when_it_says_so(engine: Engine, receiver: Receiver) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast import Context, DoNotRetry, Engine, Flow
+from holdfast import Context, DoNotRetry, Engine, Flow, Retry
 from holdfast.errors import HoldfastError
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ async def test_annotated_inputs_arrive_in_their_type(engine: Engine) -> None:
 async def test_an_input_of_another_shape_fails_the_step(engine: Engine) -> None:
     flows = {"weigh": weigh, "pay": pay}
     for name, handler in flows.items():
-        await engine.publish(Flow(name).step(name, handler, retries=3).build())
+        await engine.publish(Flow(name).step(name, handler, retry=Retry(attempts=3)).build())
     for name, wrong in (("weigh", {"weight": "heavy"}), ("pay", {"amount": "much"})):
         instance = await engine.start(name, wrong)
         await engine.drain(timeout=30)
@@ -174,7 +174,12 @@ async def test_the_idempotency_key_survives_retries_and_differs_between_steps(en
             raise ConnectionError("the bank is away")
         return data
 
-    await engine.publish(Flow("pay").step("first", charge, retries=3).step("second", charge, retries=3).build())
+    await engine.publish(
+        Flow("pay")
+        .step("first", charge, retry=Retry(attempts=3))
+        .step("second", charge, retry=Retry(attempts=3))
+        .build()
+    )
     payment = await engine.start("pay", {"amount": 5})
     other = await engine.start("pay", {"amount": 5})
     await engine.drain(timeout=30)
@@ -192,7 +197,7 @@ async def test_a_handler_may_rule_out_another_call(engine: Engine) -> None:
         calls.append(ctx.attempt)
         raise DoNotRetry("the account is closed")
 
-    await engine.publish(Flow("refusing").step("refuse", refuse, retries=5).build())
+    await engine.publish(Flow("refusing").step("refuse", refuse, retry=Retry(attempts=5)).build())
     instance = await engine.start("refusing")
     await engine.drain(timeout=30)
 

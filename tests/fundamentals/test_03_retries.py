@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 from holdfast.testing import advance
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ class Flaky:
 async def test_a_step_is_called_again_until_it_works(engine: Engine) -> None:
     flaky = Flaky(2)
     engine.register("flaky", flaky)
-    await engine.publish(Flow("again").step("flaky", "flaky", retries=3).build())
+    await engine.publish(Flow("again").step("flaky", "flaky", retry=Retry(attempts=3)).build())
     instance = await engine.start("again")
     await engine.drain(timeout=30)
 
@@ -43,7 +43,7 @@ async def test_a_step_is_called_again_until_it_works(engine: Engine) -> None:
 async def test_retries_counts_all_calls(engine: Engine) -> None:
     flaky = Flaky(9)
     engine.register("flaky", flaky)
-    await engine.publish(Flow("again").step("flaky", "flaky", retries=3).build())
+    await engine.publish(Flow("again").step("flaky", "flaky", retry=Retry(attempts=3)).build())
     instance = await engine.start("again")
     await engine.drain(timeout=30)
 
@@ -56,7 +56,7 @@ async def test_backoff_waits_longer_each_time(engine: Engine) -> None:
     flaky = Flaky(3)
     engine.register("flaky", flaky)
     await engine.publish(
-        Flow("patient").step("flaky", "flaky", retries=4, retry_delay=60, backoff="exponential").build()
+        Flow("patient").step("flaky", "flaky", retry=Retry(attempts=4, delay=60, backoff="exponential")).build()
     )
     instance = await engine.start("patient")
 
@@ -85,7 +85,7 @@ async def test_a_call_that_takes_too_long_counts_as_a_failure(engine: Engine) ->
             await asyncio.Event().wait()
         return "done"
 
-    await engine.publish(Flow("slow").step("slow", "slow", retries=2, timeout=0.05).build())
+    await engine.publish(Flow("slow").step("slow", "slow", retry=Retry(attempts=2), timeout=0.05).build())
     instance = await engine.start("slow")
     await engine.drain(timeout=30)
 
@@ -114,7 +114,7 @@ async def test_a_handler_that_is_cancelled_from_inside_has_failed(engine: Engine
             raise asyncio.CancelledError("a task it awaited was cancelled")
         return "done"
 
-    await engine.publish(Flow("tangle").step("entangled", "entangled", retries=2).build())
+    await engine.publish(Flow("tangle").step("entangled", "entangled", retry=Retry(attempts=2)).build())
     instance = await engine.start("tangle")
     await engine.drain(timeout=30)
     assert (await engine.get(instance.id)).data == "done"
@@ -123,7 +123,9 @@ async def test_a_handler_that_is_cancelled_from_inside_has_failed(engine: Engine
 async def test_the_deadline_is_for_all_calls_together(engine: Engine) -> None:
     flaky = Flaky(9)
     engine.register("flaky", flaky)
-    await engine.publish(Flow("limited").step("flaky", "flaky", retries=9, retry_delay=3600, deadline=5400).build())
+    await engine.publish(
+        Flow("limited").step("flaky", "flaky", retry=Retry(attempts=9, delay=3600), deadline=5400).build()
+    )
     instance = await engine.start("limited")
     await engine.drain(timeout=30)
     await advance(engine, hours=1, seconds=1)

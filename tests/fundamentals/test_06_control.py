@@ -78,10 +78,23 @@ async def test_a_suspended_instance_waits_for_its_resume(engine: Engine, reminde
     assert (await engine.get(reminder)).status == "completed"
 
 
-async def test_events_are_refused_while_suspended(engine: Engine, reminder: str) -> None:
-    await engine.suspend(reminder)
+async def test_events_are_kept_while_suspended(engine: Engine) -> None:
+    await engine.publish(Flow("parcel").wait_event("arrived").build())
+    parcel = await engine.start("parcel")
+    await engine.drain(timeout=30)
+    await engine.suspend(parcel.id)
+    assert (await engine.signal(parcel.id, "arrived", {"at": "noon"})).status == "suspended"
+    resumed = await engine.resume(parcel.id)
+    assert (resumed.status, resumed.data) == ("completed", {"at": "noon"})
+
+
+async def test_events_for_now_are_refused_while_suspended(engine: Engine) -> None:
+    await engine.publish(Flow("parcel").wait_event("arrived").build())
+    parcel = await engine.start("parcel")
+    await engine.drain(timeout=30)
+    await engine.suspend(parcel.id)
     with pytest.raises(Conflict) as refusal:
-        await engine.signal(reminder, "anything")
+        await engine.signal(parcel.id, "arrived", early=False)
     assert refusal.value.code == "INSTANCE_SUSPENDED"
 
 

@@ -84,8 +84,33 @@ async def test_waiting_ends_with_the_instance(office: Engine) -> None:
 
 async def test_waiting_has_a_limit(office: Engine) -> None:
     instance = await office.start("good")
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError) as late:
         await office.wait(instance.id, timeout=0.05)
+    named = f"Instance {instance.id} of flow 'good' version 1 is still pending after 0.05 s"
+    assert str(late.value) == f"{named}: no worker has taken it on yet."
+
+
+async def test_a_wait_that_is_over_says_what_it_waited_for(office: Engine) -> None:
+    await office.publish(Flow("asking").human("ask").build())
+    instance = await office.start("asking")
+    await office.drain(timeout=30)
+    with pytest.raises(TimeoutError) as late:
+        await office.wait(instance.id, timeout=0.05)
+    named = f"Instance {instance.id} of flow 'asking' version 1 is still running after 0.05 s"
+    assert str(late.value) == f"{named}: 'ask' is resting, waits for task."
+    with pytest.raises(TimeoutError, match="cannot be read now"):
+        await office.wait("00000000-0000-7000-8000-000000000000", timeout=0)
+
+
+async def test_a_misspelt_option_of_the_worker_is_refused(office: Engine) -> None:
+    with pytest.raises(Refused) as refusal:
+        async with office.worker(concurency=4):
+            pass
+    assert (refusal.value.code, refusal.value.hint) == ("WORKER_OPTION_UNKNOWN", "Did you mean concurrency?")
+    with pytest.raises(Refused, match="It takes concurrency, capacity, lease"):
+        async with office.worker(zzz=1):
+            pass
+    assert office.running_worker is None
 
 
 async def test_many_are_started_at_once(office: Engine) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from invoker_service import document, json_body, parameter
+from tests.schema_attacks import UNPUBLISHABLE
 
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.runtime.invokers.documents import read_document
 from holdfast.runtime.invokers.errors import CallRefused
 from holdfast.runtime.invokers.operations import read_operations
@@ -146,6 +147,27 @@ def test_aliases_that_multiply_are_refused_in_time() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(DefinitionError, match="too deep or too large"):
         operations("\n".join(lines))
+
+
+@pytest.mark.parametrize("name", ["repetitions of repetitions", "a thousand long patterns"])
+def test_patterns_of_a_document_are_bounded(name: str) -> None:
+    given = document({"operationId": "add", "method": "post", "requestBody": json_body(UNPUBLISHABLE[name])})
+    with pytest.raises(DefinitionError, match="patterns have more than 20000 characters"):
+        operations(given)
+
+
+@pytest.mark.parametrize("name", ["59 nested references", "59 nested references of a schema with itself"])
+def test_references_of_a_document_are_checked_by_a_helper_that_ends(name: str) -> None:
+    parts: dict[str, Any] = {f"a{n}": {"allOf": [{"$ref": f"#/components/schemas/a{n + 1}"}] * 2} for n in range(59)}
+    if "itself" in name:
+        parts["a0"]["properties"] = {"child": {"$ref": "#/components/schemas/a0"}}
+    schemas = {**parts, "a59": {"type": "object", "properties": {"n": {}}}}
+    body = json_body({"$ref": "#/components/schemas/a0"})
+    given = document({"operationId": "add", "method": "post", "requestBody": body}, components={"schemas": schemas})
+    add = operations(given)["add"]
+    with pytest.raises(HoldfastError) as refusal:
+        build_request(add, {"n": 1})
+    assert refusal.value.code == "SCHEMA_TOO_COSTLY"
 
 
 def test_something_that_contains_itself_is_refused() -> None:

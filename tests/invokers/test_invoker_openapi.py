@@ -9,6 +9,7 @@ import logging
 import ssl
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from invoker_service import Listener, Reply, document, json_body, json_reply, pa
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 from holdfast.errors import DefinitionError, HoldfastError
 from running import Evidence, until
 
@@ -67,7 +68,7 @@ async def test_a_step_calls_the_operation_and_continues_with_its_answer(engine: 
 async def test_another_call_of_the_step_carries_the_same_idempotency_key(engine: Engine, listener: Listener) -> None:
     listener.answer(json_reply({}, 503), json_reply({}, 500), json_reply({"done": 1}))
     engine.openapi("shop", document(CONFIRM), base_url=listener.url)
-    instance = await run(engine, {"id": "ord-1"}, retries=3)
+    instance = await run(engine, {"id": "ord-1"}, retry=Retry(attempts=3))
     assert (instance.status, (await the_step(engine, instance)).attempts) == ("completed", 3)
     assert len({arrived.headers["idempotency-key"] for arrived in listener.arrived}) == 1
     assert len(listener.arrived) == 3
@@ -76,7 +77,7 @@ async def test_another_call_of_the_step_carries_the_same_idempotency_key(engine:
 async def test_a_refusal_of_the_service_is_final_and_says_what_was_asked(engine: Engine, listener: Listener) -> None:
     listener.answer(json_reply({"error": "There is no such order."}, 404))
     engine.openapi("shop", document(CONFIRM), base_url=listener.url)
-    instance = await run(engine, {"id": "ord-1"}, retries=5)
+    instance = await run(engine, {"id": "ord-1"}, retry=Retry(attempts=5))
     assert (instance.status, instance.reason, len(listener.arrived)) == ("failed", "HTTP_404", 1)
     message = (await the_step(engine, instance)).error["message"]
     assert message == 'POST /orders/{id}/confirm answered 404: {"error": "There is no such order."}'
@@ -84,14 +85,48 @@ async def test_a_refusal_of_the_service_is_final_and_says_what_was_asked(engine:
 
 async def test_what_cannot_be_sent_is_not_sent(engine: Engine, listener: Listener) -> None:
     engine.openapi("shop", document(CONFIRM), base_url=listener.url)
-    instance = await run(engine, {"notes": "no id"}, retries=5)
+    instance = await run(engine, {"notes": "no id"}, retry=Retry(attempts=5))
     assert (instance.status, instance.reason, listener.arrived) == ("failed", "OPERATION_INPUT_INVALID", [])
+
+
+@pytest.mark.parametrize("why", ["lost", "suspended"])
+async def test_a_request_that_waited_for_its_secret_is_not_sent(
+    engine: Engine, listener: Listener, evidence: Evidence, why: str
+) -> None:
+    """Its lease was lost, or its instance was suspended meanwhile: the call goes back, and is not counted."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def token(_: str) -> str:
+        asked.set()
+        await go.wait()
+        return CANARY
+
+    engine.openapi("shop", document(CONFIRM), base_url=listener.url, headers={"x-key": token})
+    await engine.publish(Flow("call").step("call", "openapi:shop.confirm").build())
+    waiting = "select count(*) from holdfast.work where worker is null"
+    async with engine.worker(lease=60) as worker:
+        instance = await engine.start("call", {"id": "ord-1"})
+        await asyncio.wait_for(asked.wait(), 30)
+        if why == "lost":
+            worker.lease._trusted_until = 0.0  # pyright: ignore[reportPrivateUsage]
+        else:
+            await engine.suspend(instance.id)
+        go.set()
+        await until(lambda: evidence.ask(waiting) == 1)
+        assert listener.arrived == []
+        if why == "lost":
+            worker.lease._trusted_until = time.monotonic() + 60  # pyright: ignore[reportPrivateUsage]
+            worker.wake()
+        else:
+            await engine.resume(instance.id)
+        assert (await engine.wait(instance.id, timeout=30)).status == "completed"
+    assert (len(listener.arrived), (await the_step(engine, instance)).attempts) == (1, 1)
 
 
 async def test_a_service_that_is_slow_is_called_again(engine: Engine, listener: Listener) -> None:
     listener.answer(Reply(hangs=True), json_reply({}))
     engine.openapi("shop", document(CONFIRM), base_url=listener.url, timeout=0.2)
-    assert (await run(engine, {"id": "ord-1"}, retries=2)).status == "completed"
+    assert (await run(engine, {"id": "ord-1"}, retry=Retry(attempts=2))).status == "completed"
     assert len(listener.arrived) == 2
 
 
@@ -101,7 +136,7 @@ async def test_a_service_that_asks_for_a_pause_gets_it_and_no_call_is_counted(
     """The retry itself would come at once; the service said how long to wait."""
     listener.answer(json_reply({}, 429, retry_after="1"), json_reply({"done": 1}))
     engine.openapi("shop", document(CONFIRM), base_url=listener.url)
-    await engine.publish(Flow("call").step("call", "openapi:shop.confirm", retries=2).build())
+    await engine.publish(Flow("call").step("call", "openapi:shop.confirm", retry=Retry(attempts=2)).build())
     loop = asyncio.get_running_loop()
     async with engine.worker():
         first = await engine.start("call", {"id": "ord-1"})
@@ -120,7 +155,7 @@ async def test_one_tenants_pause_is_not_anothers(engine: Engine, listener: Liste
     engine.openapi("shop", document(CONFIRM), base_url=listener.url)
     other = engine.for_org("other")
     for tenant in (engine, other):
-        await tenant.publish(Flow("call").step("call", "openapi:shop.confirm", retries=2).build())
+        await tenant.publish(Flow("call").step("call", "openapi:shop.confirm", retry=Retry(attempts=2)).build())
     async with engine.worker():
         await engine.start("call", {"id": "ord-1"})
         await until(lambda: listener.arrived)
@@ -238,7 +273,7 @@ async def test_a_secret_that_breaks_the_line_is_not_sent(engine: Engine, listene
 async def test_a_secret_that_is_not_there_is_looked_for_again(engine: Engine, listener: Listener) -> None:
     found: list[str | None] = [None, CANARY]
     engine.openapi("shop", secured("bearer"), base_url=listener.url, auth=lambda org: found.pop(0))
-    assert (await run(engine, {"id": "ord-1"}, retries=2)).status == "completed"
+    assert (await run(engine, {"id": "ord-1"}, retry=Retry(attempts=2))).status == "completed"
     assert len(listener.arrived) == 1
 
 
@@ -254,7 +289,7 @@ async def test_a_secret_is_nowhere_afterwards(
         return {"said": f"{CANARY} {encoded} {password} canary%3Ak4n%2F4r%2By%3D%3D", CANARY: [CANARY]}
 
     engine.openapi("shop", secured(scheme), base_url=listener.url, auth={scheme: lambda org: CANARY})
-    await engine.publish(Flow("call").step("call", "openapi:shop.confirm", retries=2).build())
+    await engine.publish(Flow("call").step("call", "openapi:shop.confirm", retry=Retry(attempts=2)).build())
     told = json.dumps(echo()).encode()
     with caplog.at_level(logging.DEBUG):
         for replies in (

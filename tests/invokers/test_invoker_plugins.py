@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from holdfast import Engine, Flow
+from holdfast import Context, Engine, Flow
 from holdfast.errors import HoldfastError
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +27,10 @@ SMS = """
 
     sms = Sms()
 """
+
+
+async def pay(ctx: Context, data: object) -> dict[str, str]:
+    return {"to": "+49"}
 
 
 @pytest.fixture
@@ -53,6 +57,17 @@ async def test_a_kind_of_another_distribution_is_called_by_steps(engine: Engine,
     await engine.drain(timeout=30)
     [step] = await engine.steps(instance.id)
     assert step.output == {"sent": "+49", "org": engine.org}
+
+
+async def test_its_handlers_may_ask_about_the_instance(engine: Engine, install: Install) -> None:
+    asking = SMS.replace('"org": engine.org', '"input": (await ctx.load()).input, "before": dict(ctx.results)')
+    install("hf_plugin_asking", asking, "sms = hf_plugin_asking:sms")
+    engine.load_invokers()
+    await engine.publish(Flow("tell").step("pay", pay).step("tell", "sms:send").build())
+    instance = await engine.start("tell", {"n": 1})
+    await engine.drain(timeout=30)
+    answer = {"sent": "+49", "input": {"n": 1}, "before": {"pay": {"to": "+49"}}}
+    assert (await engine.get(instance.id)).data == answer
 
 
 async def test_a_class_is_made_an_object(engine: Engine, install: Install) -> None:

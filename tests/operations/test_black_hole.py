@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from operations_proxy import BlackHole, black_hole
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 from holdfast.errors import StoreError
-from holdfast.store import desk, dial, listen, session
-from holdfast.store.doctor import examine
+from holdfast.store.admin import connection
+from holdfast.store.admin.doctor import examine
+from holdfast.store.pg import connect, listen, session
 from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ LEASE = 2.0
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((session, "SILENCE"), (listen, "QUIET_SECONDS"), (dial, "ANSWER_SECONDS")):
+    for module, name in ((session, "SILENCE"), (listen, "QUIET_SECONDS"), (connect, "ANSWER_SECONDS")):
         monkeypatch.setattr(module, name, 1.0)
 
 
@@ -38,7 +39,7 @@ async def test_connections_that_went_silent_are_replaced(holdfast_dsn: str, evid
 
             flow = Flow("journey")
             for number in range(20):
-                flow = flow.step(f"s{number}", "step", retries=5)
+                flow = flow.step(f"s{number}", "step", retry=Retry(attempts=5))
             await engine.publish(flow.build())
             async with engine.worker(lease=LEASE, scan=0.5, grace=2):
                 started = await engine.start_many("journey", [{"n": n} for n in range(FLOWS)])
@@ -63,16 +64,16 @@ async def test_connections_that_went_silent_are_replaced(holdfast_dsn: str, evid
 
 
 async def test_an_errand_ends_in_time(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "MARGIN", 0.0)
+    monkeypatch.setattr(connection, "MARGIN", 0.0)
     with black_hole(holdfast_dsn) as (hole, dsn):
-        with desk.Desk(dsn, patience=2) as one:
+        with connection.Desk(dsn, patience=2) as one:
             begun = await asyncio.to_thread(_ask_into_the_void, one, hole)
             assert time.monotonic() - begun < 10
         report = await asyncio.to_thread(examine, dsn)
         assert [(f.code, f.severity) for f in report.findings] == [("database", "critical")]
 
 
-def _ask_into_the_void(one: desk.Desk, hole: BlackHole) -> float:
+def _ask_into_the_void(one: connection.Desk, hole: BlackHole) -> float:
     begun = time.monotonic()
     with pytest.raises(StoreError) as refusal:
         _ask_twice(one, hole)
@@ -80,7 +81,7 @@ def _ask_into_the_void(one: desk.Desk, hole: BlackHole) -> float:
     return begun
 
 
-def _ask_twice(one: desk.Desk, hole: BlackHole) -> None:
+def _ask_twice(one: connection.Desk, hole: BlackHole) -> None:
     with one.transaction() as errand:
         errand.one("doctor", "read_notify_usage")
         hole.open_up()

@@ -12,15 +12,23 @@ import pytest
 from operations_flows import echo, waiting
 from psycopg.conninfo import make_conninfo
 
-from holdfast import Engine
+from holdfast import DoNotRetry, Engine, Flow, Retry
 from holdfast.errors import Refused
 from holdfast.store import embedded
-from holdfast.store.doctor import CHECKS, GOOD, Finding, examine
-from holdfast.store.migrate import latest
+from holdfast.store.admin.doctor import CHECKS, GOOD, Finding, examine
+from holdfast.store.admin.schema import latest
 from holdfast.testing import advance
 from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
+
+
+async def refuse(_ctx: Any, _data: Any) -> None:
+    raise DoNotRetry("no")
+
+
+async def stumble(_ctx: Any, _data: Any) -> None:
+    raise ValueError("not yet")
 
 
 async def findings(engine: Engine, code: str, **thresholds: float) -> list[Finding]:
@@ -122,6 +130,38 @@ async def test_work_that_nobody_takes(engine: Engine, evidence: Evidence) -> Non
     assert (await findings(engine, "oldest_work", queue_critical=1e6))[0].severity == "warning"
 
 
+async def ready_for(engine: Engine, queue: str) -> float:
+    """Seconds, as the doctor tells them."""
+    [age] = [f.value for f in await findings(engine, "queue_unserved") if f.subject == queue]
+    assert age is not None
+    return age
+
+
+async def test_a_wait_is_told_from_when_the_work_was_ready(engine: Engine) -> None:
+    """Whatever its priority makes of its rank: below 50 a step stands as if it had come minutes later."""
+    await engine.publish(Flow("low").step("lift", "lift", priority=0).build())
+    started = await engine.start("low")
+    await engine.drain(timeout=30)
+    await advance(engine, seconds=90)
+    assert 90 <= await ready_for(engine, "lift") < 150
+    await engine.suspend(started.id, by="ann")
+    await advance(engine, hours=1)
+    await engine.resume(started.id, by="ann")
+    await engine.drain(timeout=30)
+    assert 0 <= await ready_for(engine, "lift") < 60
+
+
+async def test_a_retry_waits_since_its_pause_was_over(engine: Engine) -> None:
+    engine.register("stumble", stumble)
+    await engine.publish(Flow("again").step("stumble", "stumble", retry=Retry(attempts=2, delay=3600)).build())
+    await engine.start("again")
+    await engine.drain(timeout=30)
+    async with Engine(engine.dsn) as bare:  # has no such handler, but decides
+        await advance(bare, hours=1, seconds=1)
+        await bare.drain(timeout=30)
+        assert 0 <= await ready_for(bare, "stumble") < 60
+
+
 async def test_effects_that_are_late(engine: Engine, evidence: Evidence) -> None:
     engine.register("echo", echo)
     await engine.publish(waiting("letter", {"kind": "notification", "handler": "webhook"}))
@@ -131,8 +171,10 @@ async def test_effects_that_are_late(engine: Engine, evidence: Evidence) -> None
     assert await findings(engine, "outbox_lag") == []
     await advance(engine, minutes=5)
     assert await graded(engine, "outbox_lag") == [("warning", "")]
+    assert await graded(engine, "effects_left") == [("warning", "webhook")]
     await advance(engine, hours=1)
     assert await graded(engine, "outbox_lag") == [("critical", "")]
+    assert await graded(engine, "effects_left") == [("critical", "webhook")]
 
 
 async def test_dead_letters(engine: Engine, evidence: Evidence) -> None:
@@ -146,6 +188,36 @@ async def test_dead_letters(engine: Engine, evidence: Evidence) -> None:
     assert await graded(engine, "dead_letters", letters_critical=1) == [("critical", "")]
 
 
+async def test_dead_letters_name_their_tenants(engine: Engine, evidence: Evidence) -> None:
+    for tenant, count in (("acme", 2), ("globex", 1)):
+        view = engine.for_org(tenant)
+        await view.publish(waiting())
+        await view.start_many("plain", [{}] * count)
+    evidence.connection.execute("update holdfast.signals set payload = '[]'")
+    await engine.drain(timeout=30)
+    [finding] = await findings(engine, "dead_letters")
+    assert finding.message == "3 dead letters wait for a person: 2 of 'acme', 1 of 'globex'."
+
+
+async def test_instances_that_stand_still_or_fail(engine: Engine) -> None:
+    engine.register("refuse", refuse)
+    for tenant, dlq in (("acme", False), ("globex", True)):
+        view = engine.for_org(tenant)
+        await view.publish(Flow("order", dlq=dlq).step("pay", "refuse").build())
+        await view.start("order", {})
+    paused = await engine.for_org("acme").start("order", {})
+    await engine.for_org("acme").suspend(paused.id, by="ann", reason="audit")
+    await engine.drain(timeout=30)
+    found = {f.severity: f for f in (await engine.doctor()).findings if f.code == "instances_stopped"}
+    assert "of 'order' of the tenant 'acme' failed within the last hour: DoNotRetry" in found["advice"].message
+    told = [finding.message for finding in await findings(engine, "instances_stopped")]
+    assert any("'acme' stand still, suspended: audit (for example " + paused.id in message for message in told)
+    assert any("'globex' stand still, dlq" in message for message in told)
+    assert len(await findings(engine, "instances_stopped", failed_warning=1)) == 3
+    await advance(engine, hours=2)
+    assert len(await findings(engine, "instances_stopped", failed_warning=1)) == 2
+
+
 async def test_workers_that_ended_without_a_word(engine: Engine, evidence: Evidence) -> None:
     engine.register("echo", echo)
     await engine.publish(waiting())
@@ -153,7 +225,8 @@ async def test_workers_that_ended_without_a_word(engine: Engine, evidence: Evide
         "insert into holdfast.workers values (gen_random_uuid(), 'h', 1, 'v', '{}', holdfast.clock(),"
         " clock_timestamp() - interval '1 minute')"
     )
-    assert await graded(engine, "workers_lost") == [("warning", "")]
+    [finding] = await findings(engine, "workers_lost")
+    assert (finding.severity, "pid 1 on h" in finding.message) == ("warning", True)
     await engine.start("plain")
     assert await graded(engine, "workers_live") == [("critical", "")]
     async with engine.worker():

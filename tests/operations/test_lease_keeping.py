@@ -10,9 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import Context, Engine, Flow
-from holdfast.store import embedded, lease
-from holdfast.store.calls import CallLimits
+from holdfast import Context, Engine, Flow, Retry
+from holdfast.store import embedded
+from holdfast.store.commit.calls import CallLimits
+from holdfast.store.queue import lease
 from running import Evidence, until, worker_process
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +43,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(engine: Engi
         told.append(ctx.lost)
         return "done"
 
-    await engine.publish(Flow("busy").step("step", "step", retries=2).build())
+    await engine.publish(Flow("busy").step("step", "step", retry=Retry(attempts=2)).build())
     with worker_process(engine.dsn, ["other=note"], lease=LEASE, scan=0.1):
         async with engine.worker(lease=LEASE):
             before = holders(evidence)
@@ -69,7 +70,7 @@ async def test_an_event_loop_that_never_comes_back_loses_its_lease(
         told.append(ctx.lost)
         return "late"
 
-    await engine.publish(Flow("dead").step("step", "step", retries=2).build())
+    await engine.publish(Flow("dead").step("step", "step", retry=Retry(attempts=2)).build())
     async with engine.worker(lease=LEASE):
         instance = await engine.start("dead", {"n": 1})
         await until(lambda: evidence.ask("select count(*) from holdfast.work where worker is not null"))
@@ -130,7 +131,7 @@ async def test_a_server_without_a_free_connection_costs_no_lease(small_server: s
             await go_on.wait()
             return ctx.heartbeat()
 
-        await engine.publish(Flow("held").step("step", "step", retries=2).build())
+        await engine.publish(Flow("held").step("step", "step", retry=Retry(attempts=2)).build())
         async with engine.worker(lease=LEASE, maintenance=False):
             instance = await engine.start("held")
             await asyncio.wait_for(reached.wait(), 30)
@@ -149,7 +150,7 @@ async def test_a_server_without_a_free_connection_costs_no_lease(small_server: s
 
 async def test_a_handler_sees_that_its_lease_is_gone(engine: Engine, evidence: Evidence) -> None:
     seen: list[tuple[bool, bool]] = []
-    reached = asyncio.Event()
+    reached, again = asyncio.Event(), asyncio.Event()
 
     @engine.handler("step")
     async def step(ctx: Context, data: Any) -> int:
@@ -163,9 +164,11 @@ async def test_a_handler_sees_that_its_lease_is_gone(engine: Engine, evidence: E
                 while not ctx.lost:
                     await asyncio.sleep(0.01)
                 seen.append((ctx.lost, ctx.heartbeat()))
+                await again.wait()  # until the step is taken over, its result would still count
+        again.set()
         return ctx.attempt
 
-    await engine.publish(Flow("watch").step("step", "step", retries=2).build())
+    await engine.publish(Flow("watch").step("step", "step", retry=Retry(attempts=2)).build())
     async with engine.worker(lease=LEASE):
         instance = await engine.start("watch")
         await asyncio.wait_for(reached.wait(), 30)

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.store.desk import MAINTENANCE, WORKER
-from holdfast.store.doctor import CHECKS
+from holdfast.store.admin.connection import MAINTENANCE, WORKER
+from holdfast.store.admin.doctor import CHECKS
 from holdfast.testing import copied_database
 
-FOLDER = Path(holdfast.__file__).parent / "store" / "sql"
-FILES = sorted(file for name in ("doctor", "operations", "upkeep") for file in (FOLDER / name).glob("*.sql"))
+FOLDER = Path(holdfast.__file__).parent / "store" / "sql" / "admin"
+FILES = sorted(file for name in ("doctor", "repair", "upkeep") for file in (FOLDER / name).glob("*.sql"))
 FORGETS = {
     "list_old_partitions",
     "drop_partition",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +154,38 @@ async def test_stuck_instances(office: Engine, evidence: Evidence) -> None:
     nobody = await inside(office.dsn, "stuck", "requeue", ids[0])
     assert nobody.exit_code == 2  # who it was is part of the deed
     assert [e.actor for e in await office.events(ids[2]) if e.type == "instance_force_failed"] == ["ann"]
+
+
+async def test_operators_look_across_tenants(engine: Engine, evidence: Evidence) -> None:
+    engine.register("echo", echo)
+    for tenant in ("acme", "globex"):
+        view = engine.for_org(tenant)
+        await view.publish(waiting("pause", {"kind": "wait_timer", "delay": 3600.0}))
+        await view.start("pause", {})
+    await engine.drain(timeout=30)
+    for tenant in ("acme", "globex"):
+        await engine.for_org(tenant).start("pause", {"lost": True})
+    evidence.connection.execute("update holdfast.signals set payload = '[]'")
+    async with engine.worker():
+        await until(lambda: evidence.ask("select count(*) = 2 from holdfast.dead_letters"))
+        evidence.connection.execute("delete from holdfast.timers")
+        letters = await answer(engine.dsn, "dlq", "list", "--all-tenants")
+        assert [each["tenant"] for each in letters] == ["globex", "acme"]
+        assert {(each["host"], each["pid"]) for each in letters} == {(socket.gethostname(), os.getpid())}
+        [older] = await answer(engine.dsn, "dlq", "list", "--all-tenants", "--after", letters[0]["letter"]["id"])
+        assert older == letters[1]
+        assert await answer(engine.dsn, "dlq", "list", "--all-tenants", "--flow", "other") == []
+        shown = (await inside(engine.dsn, "dlq", "list", "--all-tenants")).stdout
+        assert f"pid {os.getpid()} on {socket.gethostname()}" in shown
+        assert "There are no dead letters." in (await inside(engine.dsn, "dlq", "list")).stdout
+        [process] = await answer(engine.dsn, "workers")
+        assert (process["host"], process["pid"], process["alive"]) == (socket.gethostname(), os.getpid(), True)
+        assert re.search(rf"{os.getpid()} +alive, lease \d+ s .* echo", (await inside(engine.dsn, "workers")).stdout)
+    assert "There is no worker." in (await inside(engine.dsn, "workers")).stdout
+    assert " left " in (await inside(engine.dsn, "workers", "--all")).stdout
+    evidence.connection.execute("update holdfast.workers set stopped_at = null, lease_until = now() - interval '1 h'")
+    assert " lost " in (await inside(engine.dsn, "workers")).stdout
+    stuck = await answer(engine.dsn, "stuck", "list", "--minutes", "0", "--all-tenants")
+    assert {each["tenant"] for each in stuck} == {"acme", "globex"}
+    assert "acme  " in (await inside(engine.dsn, "stuck", "list", "--minutes", "0", "--all-tenants")).stdout
+    assert await answer(engine.dsn, "stuck", "list", "--minutes", "0") == []

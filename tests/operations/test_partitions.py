@@ -8,9 +8,9 @@ import pytest
 from operations_flows import echo, waiting
 
 from holdfast import Engine
-from holdfast.runtime.maintenance import maintain
-from holdfast.runtime.retention import Retention
-from holdfast.store.maintenance import Upkeep
+from holdfast.runtime.ops.retention import Retention
+from holdfast.runtime.ops.upkeep import maintain
+from holdfast.store.admin.upkeep import Upkeep
 from holdfast.testing import advance
 from running import Evidence, until
 

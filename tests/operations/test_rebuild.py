@@ -192,10 +192,12 @@ async def test_what_is_over_stays_over_and_work_is_not_thrown_away(office: Engin
 async def test_a_fold_that_fails_is_told(office: Engine, evidence: Evidence) -> None:
     started = await office.start("plain")
     await office.drain(timeout=30)
-    evidence.connection.execute(
-        "update holdfast.steps set chosen_edge_ids = '[\"nowhere\"]' where instance_id = %s and node = 'one'",
-        [started.id],
-    )
+    with evidence.connection.transaction():
+        evidence.connection.execute("set local session_replication_role = replica")
+        evidence.connection.execute(
+            "update holdfast.steps set chosen_edge_ids = '[\"nowhere\"]' where instance_id = %s and node = 'one'",
+            [started.id],
+        )
     with pytest.raises(Conflict) as refusal:
         await office.rebuild(started.id)
     assert refusal.value.code == "REBUILD_IMPOSSIBLE"

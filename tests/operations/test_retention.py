@@ -13,9 +13,9 @@ from psycopg.conninfo import make_conninfo
 
 from holdfast import Engine
 from holdfast.errors import Refused
-from holdfast.runtime.maintenance import maintain
-from holdfast.runtime.retention import Retention
-from holdfast.store import maintenance
+from holdfast.runtime.ops.retention import Retention
+from holdfast.runtime.ops.upkeep import maintain
+from holdfast.store.admin import upkeep
 from holdfast.testing import advance
 from running import Evidence
 
@@ -101,9 +101,9 @@ async def test_an_open_dead_letter_keeps_its_month_and_its_instance(office: Engi
     [id] = await finished(office)
     month = evidence.ask("select to_char(holdfast.clock() at time zone 'UTC', '_YYYYMM')")
     letter = (
-        "insert into holdfast.dead_letters (id, bucket, org_id, instance_id, source, envelope, reason, created_at)"
-        " select gen_random_uuid(), bucket, org_id, id, 'signal', '{}', 'TEST', created_at from holdfast.instances"
-        " where id = %s"
+        "insert into holdfast.dead_letters (id, bucket, org_id, instance_id, flow, source, envelope, reason,"
+        " created_at) select gen_random_uuid(), bucket, org_id, id, flow, 'signal', '{}', 'TEST', created_at"
+        " from holdfast.instances where id = %s"
     )
     evidence.connection.execute(letter, [id])
     await advance(office, days=70)
@@ -175,20 +175,20 @@ async def test_receipts_go_first_and_are_not_looked_for_again(office: Engine, ev
 async def test_an_interrupted_pass_goes_on_where_it_stopped(
     office: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "BATCH", 2)
+    monkeypatch.setattr(upkeep, "BATCH", 2)
     waits = await office.start("plain")  # the oldest of all: every pass meets it first
     await office.drain(timeout=30)
     await finished(office, 7)
     await advance(office, days=32)
     span = Retention(instances=MONTH).seconds()
     removed, places = 0, []
-    maintenance.run_due(office.dsn, {}, threading.Event())  # what else is due
+    upkeep.run_due(office.dsn, {}, threading.Event())  # what else is due
     for _ in range(5):
         evidence.connection.execute(
             "insert into holdfast.upkeep values ('instances', holdfast.clock())"
             " on conflict (task) do update set due_at = excluded.due_at"
         )
-        [done] = maintenance.run_due(office.dsn, span, threading.Event(), budget=0)  # one page at a time
+        [done] = upkeep.run_due(office.dsn, span, threading.Event(), budget=0)  # one page at a time
         removed += done.result["removed"]
         places.append(evidence.ask("select position from holdfast.upkeep where task = 'instances'"))
         assert done.is_complete == (places[-1] is None)
@@ -204,8 +204,8 @@ async def test_an_interrupted_pass_goes_on_where_it_stopped(
 async def test_two_at_once_do_it_once(office: Engine, evidence: Evidence) -> None:
     await finished(office, 40)
     await advance(office, days=32)
-    span, results = Retention(instances=MONTH, receipts=MONTH).seconds(), list[maintenance.Upkeep]()
-    threads = [threading.Thread(target=lambda: results.extend(maintenance.run_all(office.dsn, span))) for _ in range(3)]
+    span, results = Retention(instances=MONTH, receipts=MONTH).seconds(), list[upkeep.Upkeep]()
+    threads = [threading.Thread(target=lambda: results.extend(upkeep.run_all(office.dsn, span))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

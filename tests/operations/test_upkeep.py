@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from holdfast import Engine
-from holdfast.runtime.maintenance import PAUSE
-from holdfast.store import maintenance
+from holdfast.runtime.ops.upkeep import PAUSE
+from holdfast.store.admin import upkeep
 from holdfast.testing import advance
 from running import Evidence, until
 
@@ -17,45 +17,45 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_task_is_done_by_one_of_many(engine: Engine, evidence: Evidence) -> None:
     await advance(engine, days=95)
-    results: list[maintenance.Upkeep] = []
+    results: list[upkeep.Upkeep] = []
     ready = threading.Barrier(4)
 
     def run() -> None:
         ready.wait()
-        results.extend(maintenance.run_due(engine.dsn, {}, threading.Event()))
+        results.extend(upkeep.run_due(engine.dsn, {}, threading.Event()))
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(u.task for u in results) == sorted(maintenance.TASKS.keys() - _named())
+    assert sorted(u.task for u in results) == sorted(upkeep.TASKS.keys() - _named())
     assert {u.error for u in results} == {None}
     assert evidence.rows("select task from holdfast.upkeep_runs") == [("partitions",)]
-    assert maintenance.run_due(engine.dsn, {}, threading.Event()) == []
+    assert upkeep.run_due(engine.dsn, {}, threading.Event()) == []
 
 
 def _named() -> set[str]:
-    return {name for name, task in maintenance.TASKS.items() if task.needs is not None}
+    return {name for name, task in upkeep.TASKS.items() if task.needs is not None}
 
 
 async def test_a_runner_that_died_is_replaced(engine: Engine, evidence: Evidence) -> None:
-    maintenance.run_due(engine.dsn, {}, threading.Event())
+    upkeep.run_due(engine.dsn, {}, threading.Event())
     await advance(engine, days=2)
     evidence.connection.execute(  # taken, and never finished
         "update holdfast.upkeep set due_at = holdfast.clock() + %s * interval '1 second', runner = 'gone:1'",
-        [maintenance.CLAIM_SECONDS],
+        [upkeep.CLAIM_SECONDS],
     )
-    assert maintenance.run_due(engine.dsn, {}, threading.Event()) == []
-    await advance(engine, seconds=maintenance.CLAIM_SECONDS)
-    assert len(maintenance.run_due(engine.dsn, {}, threading.Event())) == 5
+    assert upkeep.run_due(engine.dsn, {}, threading.Event()) == []
+    await advance(engine, seconds=upkeep.CLAIM_SECONDS)
+    assert len(upkeep.run_due(engine.dsn, {}, threading.Event())) == 5
     assert evidence.ask("select count(*) from holdfast.upkeep where runner = 'gone:1'") == 0
 
 
 async def test_queues_are_vacuumed_when_the_server_is_late(
     engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "DEAD_ROWS", 500)
+    monkeypatch.setattr(upkeep, "DEAD_ROWS", 500)
     evidence.connection.execute("alter table holdfast.signals set (autovacuum_enabled = off)")
     evidence.connection.execute(
         "insert into holdfast.signals (instance_id, id, bucket, org_id, kind, ripe_at)"
@@ -77,10 +77,10 @@ async def test_queues_are_vacuumed_when_the_server_is_late(
 
 async def test_queues_do_not_wait_for_the_servers_nap(evidence: Evidence) -> None:
     """A look every ten seconds, and a vacuum from where the server itself would make one."""
-    assert maintenance.TASKS["vacuum"].every <= PAUSE <= 10
+    assert upkeep.TASKS["vacuum"].every <= PAUSE <= 10
     options = evidence.rows(
         "select unnest(reloptions) from pg_class where oid in"
         " ('holdfast.work'::regclass, 'holdfast.signals'::regclass, 'holdfast.timers'::regclass)"
     )
     thresholds = [option for (option,) in options if option.startswith("autovacuum_vacuum_threshold=")]
-    assert thresholds == [f"autovacuum_vacuum_threshold={maintenance.DEAD_ROWS}"] * 3
+    assert thresholds == [f"autovacuum_vacuum_threshold={upkeep.DEAD_ROWS}"] * 3

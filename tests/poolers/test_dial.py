@@ -10,8 +10,8 @@ from pools import Pooled
 
 from holdfast import Engine
 from holdfast.errors import StoreError
-from holdfast.store.dial import Address, complete, dial, dial_blocking, is_pooled, listening_address, pauses
-from holdfast.store.session import PooledSession, Session
+from holdfast.store.pg.connect import Address, complete, dial, dial_blocking, is_pooled, listening_address, pauses
+from holdfast.store.pg.session import PooledSession, Session
 
 pytestmark = pytest.mark.anyio
 

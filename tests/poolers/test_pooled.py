@@ -12,7 +12,7 @@ from pools import Pooled, kinds, through
 from servers import left_behind
 from witness import Witness, witnessed_worker
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 from holdfast.store import embedded
 from running import STEPS, Evidence, counting, journey, until
 
@@ -123,7 +123,7 @@ async def test_the_work_of_a_killed_process_is_taken_over(pooled: Pooled, eviden
     record = tmp_path / "calls"
     witness, address = Witness(record), {"dsn": pooled.dsn, "direct_dsn": pooled.direct}
     async with pooled.engine() as engine:
-        await engine.publish(Flow("stay").step("hold", "hold", retries=3).step("after", "step").build())
+        await engine.publish(Flow("stay").step("hold", "hold", retry=Retry(attempts=3)).step("after", "step").build())
         with witnessed_worker(record, address, lease=1.0) as doomed:
             ids = [i.id for i in await engine.start_many("stay", [None] * 8)]
             await until(lambda: len(witness.calls) == 8)

@@ -10,7 +10,7 @@ import pytest
 from clusters import Cluster, Pair, streaming_pair
 from witness import Witness, witnessed_worker
 
-from holdfast import Engine, Flow
+from holdfast import Engine, Flow, Retry
 from holdfast.errors import StoreError
 from running import Evidence, until
 
@@ -22,7 +22,7 @@ STEPS = ("one", "two", "three", "four")
 def journey() -> Any:
     flow = Flow("journey")
     for name in STEPS:
-        flow = flow.step(name, "step", retries=10)
+        flow = flow.step(name, "step", retry=Retry(attempts=10))
     return flow.build()
 
 
@@ -92,7 +92,9 @@ async def test_an_asynchronous_standby_may_lack_the_last_answers_and_the_rest_st
             witness.register(engine)
             engine.register("late", witness.step)
             await engine.publish(journey())
-            await engine.publish(Flow("stay").step("hold", "hold", retries=10).step("after", "step").build())
+            await engine.publish(
+                Flow("stay").step("hold", "hold", retry=Retry(attempts=10)).step("after", "step").build()
+            )
             async with engine.worker(lease=3.0):
                 kept = [i.id for i in await engine.start_many("stay", [None] * 10)]
                 await until(lambda: len(witness.calls) == 10)

@@ -8,11 +8,11 @@ import signal
 import sys
 
 from holdfast import Engine
-from holdfast.core.decision import Decision, Facts
-from holdfast.core.program import Program
-from holdfast.core.signals import EventArrived, Signal
-from holdfast.core.state import Instance
-from holdfast.runtime import plan
+from holdfast.core.model.decision import Decision, Facts
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import EventArrived, Signal
+from holdfast.core.model.state import Instance
+from holdfast.runtime.commit import batch
 
 LEASE = 1.0
 
@@ -24,7 +24,7 @@ def decide_or_die(program: Program, instance: Instance, arrived: Signal, facts: 
     return _decide(program, instance, arrived, facts)
 
 
-_decide, plan.decide = plan.decide, decide_or_die
+_decide, batch.decide = batch.decide, decide_or_die
 
 
 async def serve(dsn: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from holdfast import DoNotRetry, Engine, Flow
-from holdfast.runtime import backlog
-from holdfast.runtime.backlog import Backlog
-from holdfast.store.session import Session
+from holdfast.runtime.telemetry import backlog
+from holdfast.runtime.telemetry.backlog import Backlog
+from holdfast.store.pg.session import Disconnected, Session
 from running import until
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,8 @@ async def waiting(holdfast_dsn: str) -> AsyncIterator[Backlog]:
 
 async def looked(waiting: Backlog) -> tuple[int, int, int]:
     await waiting.look()
-    return waiting.signals, waiting.effects, waiting.letters
+    assert waiting.waiting is not None
+    return waiting.waiting[:3]
 
 
 async def test_every_kind_is_counted(shop: Engine, waiting: Backlog) -> None:
@@ -77,3 +78,42 @@ async def test_a_worker_looks_by_itself(shop: Engine, monkeypatch: pytest.Monkey
     async with shop.worker():
         await until(lambda: shop.stats().dead_letters_open == 3)
         assert shop.stats().signals_queued == 0
+
+
+async def test_instances_that_stand_still_are_counted(shop: Engine, waiting: Backlog) -> None:
+    paused, _, _ = await shop.start_many("lost", [{}] * 3)
+    await shop.suspend(paused.id, by="ann")
+    await shop.drain()
+    await waiting.look()
+    assert waiting.waiting is not None
+    assert (waiting.waiting.suspended, waiting.waiting.dlq) == (1, 2)
+
+
+async def test_a_process_without_a_worker_looks_when_it_is_asked(
+    engine: Engine, shop: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.start_many("lost", [{}] * 3)
+    await shop.drain()
+    before = shop.stats()
+    assert (before.dead_letters_open, before.signals_queued, before.lease_seconds_left) == (None, None, None)
+    await shop.look_at_backlog()
+    assert (shop.stats().dead_letters_open, shop.stats().instances_in_dlq, shop.stats().steps_unserved) == (3, 3, 0)
+    monkeypatch.setattr(backlog, "count_backlog", _must_not_ask)
+    await shop.look_at_backlog()  # just done
+
+
+async def test_what_could_not_be_seen_is_not_known(waiting: Backlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    await waiting.refresh()
+    assert waiting.waiting is not None
+    monkeypatch.setattr(waiting, "_looked_at", None)
+    monkeypatch.setattr(backlog, "count_backlog", _cut_off)
+    await waiting.refresh()
+    assert (waiting.waiting, waiting.unserved) == (None, None)
+
+
+async def _must_not_ask(*_: object) -> NoReturn:
+    raise AssertionError("that was looked at a moment ago")
+
+
+async def _cut_off(*_: object) -> NoReturn:
+    raise Disconnected("the server is away")

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 from holdfast.errors import Conflict, DefinitionError, HoldfastError, NotFound, PayloadError, Refused, StoreError
-from holdfast.store.migrate import check_server
+from holdfast.store.admin.schema import check_server
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ async def test_results_that_cannot_be_stored_fail_their_step(engine: Engine) -> 
     async def bad(ctx: Context, data: Any) -> Any:
         return PAYLOADS[data]
 
-    await engine.publish(Flow("bad").step("bad", bad, retries=3).build())
+    await engine.publish(Flow("bad").step("bad", bad, retry=Retry(attempts=3)).build())
     started = {code: await engine.start("bad", code) for code in PAYLOADS}
     await engine.drain(timeout=30)
     for code, instance in started.items():
@@ -333,7 +333,8 @@ async def test_handlers_that_cannot_be_handlers(engine: Engine) -> None:
             with pytest.raises(HoldfastError) as caught:
                 register(name, function)
             assert caught.value.code == code
-    assert engine.handlers.names() == engine.calls.names() == ["fine"]
+    short_and_whole = ["fine", "test_bad_input/fine"]
+    assert engine.handlers.names() == engine.calls.names() == short_and_whole
     engine.register("lonely", fine)  # a name that was refused is still free
     async with engine.worker():
         pass

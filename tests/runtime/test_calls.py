@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from holdfast.errors import Refused
-from holdfast.runtime.handlers import DoNotRetry
-from holdfast.runtime.sync import SyncEngine
-from holdfast.store.calls import CallLimits
-from holdfast.store.reads import Instance, Step
+from holdfast.runtime.engine.sync import SyncEngine
+from holdfast.runtime.worker.handlers import DoNotRetry
+from holdfast.store.commit.calls import CallLimits
+from holdfast.store.reads.instances import Instance, Step
 from holdfast.testing import copied_database
 
 TABLES = """

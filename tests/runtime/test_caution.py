@@ -12,8 +12,8 @@ import pytest
 from letters import counter, send
 
 from holdfast import Engine
-from holdfast.runtime.caution import Caution
-from holdfast.runtime.mishaps import MAX_ATTEMPTS
+from holdfast.runtime.commit.crash_guard import Caution
+from holdfast.runtime.commit.failures import MAX_ATTEMPTS
 from holdfast.testing import failpoint
 from running import Evidence, until
 

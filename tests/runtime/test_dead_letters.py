@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from letters import POISON, buried, counter, send
 
-from holdfast import DoNotRetry, Engine, Flow
+from holdfast import Context, DoNotRetry, Engine, Flow
 from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.runtime.dead_letters import LetterFilter
-from running import Evidence
+from holdfast.runtime.ops.dead_letters import LetterFilter
+from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +36,37 @@ async def test_a_letter_keeps_envelope_reason_worker_and_time(engine: Engine, ev
     assert event.detail == {**told, "code": "EVENT_NOT_EXPECTED"}
 
 
+async def test_a_queued_cancel_of_what_is_taken_back_already_is_a_repetition(
+    engine: Engine, evidence: Evidence
+) -> None:
+    """Sent by SQL, where nobody is left to be refused: while the rollback is under way."""
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def book(ctx: Context, data: Any) -> Any:
+        return {}
+
+    async def release(ctx: Context, data: Any) -> Any:
+        began.set()
+        await may_end.wait()
+
+    async def fail(ctx: Context, data: Any) -> Any:
+        raise DoNotRetry("no")
+
+    await engine.publish(Flow("trip").step("book", book, undo=release).step("pay", fail).build())
+    id = (await engine.start("trip")).id
+    running = asyncio.create_task(engine.drain(timeout=30))
+    await asyncio.wait_for(began.wait(), 30)
+    for _ in range(2):
+        evidence.ask("select holdfast.cancel(%s)", id)
+    waiting = "select count(*) from holdfast.signals where instance_id = %s"
+    await until(lambda: evidence.ask(waiting, id) == 0)  # both are read before the rollback may end
+    may_end.set()
+    await running
+    await engine.drain(timeout=30)
+    assert (await engine.get(id)).status == "failed"
+    assert await engine.dead_letters(id) == []
+
+
 async def test_letters_are_listed_by_page_and_by_what_they_are(engine: Engine, evidence: Evidence) -> None:
     id, other = await counter(engine), await engine.start("counter")
     for n in range(5):
@@ -51,8 +83,8 @@ async def test_letters_are_listed_by_page_and_by_what_they_are(engine: Engine, e
     assert [len(page) for page in pages] == [4, 2]
     assert len({letter.id for page in pages for letter in page}) == 6
     assert len(await engine.dead_letters(id)) == 5
-    assert [letter.instance_id for letter in await engine.dead_letters(reason="SIGNAL_UNREADABLE")] == [other.id]
-    assert len(await engine.dead_letters(id, reason="EVENT_NOT_EXPECTED", source="signal", limit=2)) == 2
+    assert [letter.instance_id for letter in await engine.dead_letters(with_reason="SIGNAL_UNREADABLE")] == [other.id]
+    assert len(await engine.dead_letters(id, with_reason="EVENT_NOT_EXPECTED", source="signal", limit=2)) == 2
     assert await engine.dead_letters(source="effect") == []
     with pytest.raises(Refused, match="LIMIT_INVALID"):
         await engine.dead_letters(limit=0)
@@ -109,7 +141,7 @@ async def test_many_are_replayed_by_filter_after_a_dry_run(engine: Engine, evide
         send(evidence, id, "tick", {"poison": n})
     send(evidence, id, "nothing_like_that")
     await engine.drain(timeout=60)
-    worn = LetterFilter(reason="ATTEMPTS_EXHAUSTED")
+    worn = LetterFilter(with_reason="ATTEMPTS_EXHAUSTED")
     wanted = await engine.replay_dead_letters(filter=worn, dry_run=True)
     assert (wanted.count, wanted.dry_run, len(await engine.dead_letters(id))) == (7, True, 8)
     evidence.connection.execute("alter table holdfast.steps drop constraint no_poison")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine
-from holdfast.runtime.committer import Options
+from holdfast import Branch, Context, Engine, Flow
+from holdfast.core.signals.early import MOST_KEPT
+from holdfast.errors import Conflict, Refused
+from holdfast.runtime.commit.committer import Options
 from holdfast.testing import advance
 from running import Evidence
 
@@ -258,10 +261,162 @@ async def test_early_events_expire_in_sight(engine: Engine, evidence: Evidence) 
         assert (evidence.ask(kept + "inbox"), evidence.ask(kept + "key_events")) == (3600, 3600)
         await advance(brief, minutes=61)
         await brief.maintain()
+        await brief.drain(timeout=30)
         assert evidence.ask("select count(*) from holdfast.inbox") == 0
         assert evidence.ask("select count(*) from holdfast.key_events") == 0
         [event] = [e for e in await brief.events(instance.id) if e.type == "event_expired"]
         assert event.detail["event"] == "go"
+        assert evidence.ask("select state->>'early' from holdfast.instances") is None, "it counts no more than is kept"
         brief.register("work", lambda ctx, data: data)
         await brief.drain(timeout=30)
         assert (await brief.get(instance.id)).waiting_for == "event"
+
+
+# --- undeclared, by step, while suspended -----------------------------------------------------------------------------
+
+STATES: dict[str, Any] = {
+    "name": "states",
+    "entry": "work",
+    "nodes": [
+        {"id": "work", "kind": "task", "handler": "work"},
+        {"id": "draft", "kind": "state"},
+        {"id": "review", "kind": "state"},
+        {"id": "end", "kind": "end"},
+    ],
+    "edges": [
+        {"id": "a", "source": "work", "target": "draft"},
+        {"id": "b", "source": "draft", "target": "review", "on": "submit"},
+        {"id": "c", "source": "review", "target": "end", "on": "accept"},
+        {"id": "d", "source": "review", "target": "draft", "on": "return"},
+    ],
+}
+
+
+async def outcomes(engine: Engine, id: str) -> list[str]:
+    await engine.drain(timeout=30)
+    assert (await engine.rebuild(id, dry_run=True)).differences == [], "replay equals what is stored"
+    return [
+        s.outcome or s.status for s in await engine.steps(id) if s.name in ("draft", "review", "left", "right", "wait")
+    ]
+
+
+async def test_events_of_states_are_taken_in_the_order_they_came(engine: Engine) -> None:
+    await engine.publish(STATES)
+    instance = await engine.start("states", {"n": 1})
+    for event in ("submit", "return", "submit", "accept"):
+        assert (await engine.signal(instance.id, event)).status == "running"
+    engine.register("work", lambda ctx, data: data)
+    assert await outcomes(engine, instance.id) == ["submit", "return", "submit", "accept"]
+    assert (await engine.get(instance.id)).status == "completed"
+
+
+async def test_an_event_for_one_step_is_kept_for_that_step(engine: Engine) -> None:
+    """Two branches wait for the same word; the one that is named has it, whichever asks first."""
+    await engine.publish(
+        Flow("both")
+        .step("work", "work")
+        .parallel("fork", Branch().wait_event("left", "go"), Branch().wait_event("right", "go"))
+        .build()
+    )
+    instance = await engine.start("both")
+    await engine.signal(instance.id, "go", {"n": 1}, node="right")
+    engine.register("work", lambda ctx, data: data)
+    assert sorted(await outcomes(engine, instance.id)) == ["go", "waiting"]
+    assert [s.name for s in await engine.steps(instance.id) if s.outcome == "go"] == ["right"]
+
+
+async def test_what_came_while_suspended_counts_with_the_resume(engine: Engine, evidence: Evidence) -> None:
+    await engine.publish(STATES)
+    engine.register("work", lambda ctx, data: data)
+    instance = await engine.start("states", {"n": 1})
+    await engine.drain(timeout=30)
+    await engine.suspend(instance.id)
+    await engine.signal(instance.id, "submit", {"n": 2})
+    evidence.ask("select holdfast.signal(%s, 'accept', '{\"n\": 3}')", instance.id)
+    await engine.drain(timeout=30)
+    assert evidence.ask("select count(*) from holdfast.inbox") == 2
+    ended = await engine.resume(instance.id)
+    assert (ended.status, ended.data) == ("completed", {"n": 3})
+    assert evidence.ask("select count(*) from holdfast.inbox") == 0
+    assert evidence.ask("select count(*) from holdfast.dead_letters") == 0
+
+
+async def test_an_event_by_key_waits_for_the_resume_too(engine: Engine, evidence: Evidence) -> None:
+    await engine.publish(Flow("keyed").wait_event("there", "pod", key="input.key").build())
+    instance = await engine.start("keyed", {"key": "k"})
+    await engine.drain(timeout=30)
+    await engine.suspend(instance.id)
+    await engine.signal_key("pod", "k", {"n": 1})
+    await engine.drain(timeout=30)
+    assert evidence.ask("select count(*) from holdfast.dead_letters") == 0
+    ended = await engine.resume(instance.id)
+    assert (ended.status, ended.data) == ("completed", {"n": 1})
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("event_first", [True, False])
+async def test_a_timer_and_an_event_of_a_suspended_instance_count_in_their_order(
+    engine: Engine, event_first: bool, keyed: bool
+) -> None:
+    await engine.publish(
+        {
+            "name": "dated",
+            "entry": "wait",
+            "nodes": [
+                {
+                    "id": "wait",
+                    "kind": "wait_event",
+                    "wait": {"event": "go", **({"key": "input.key"} if keyed else {})},
+                    "deadline": 3600.0,
+                },
+                {"id": "end", "kind": "end"},
+                {"id": "late", "kind": "end"},
+            ],
+            "edges": [
+                {"id": "in_time", "source": "wait", "target": "end"},
+                {"id": "too_late", "source": "wait", "target": "late", "on": "timeout"},
+            ],
+        }
+    )
+    instance = await engine.start("dated", {"key": "k"})
+    await engine.drain(timeout=30)
+    await engine.suspend(instance.id)
+
+    async def send() -> None:
+        if keyed:
+            await engine.signal_key("go", "k")
+        else:
+            await engine.signal(instance.id, "go")
+
+    if event_first:
+        await send()
+    await advance(engine, hours=2)
+    await engine.drain(timeout=30)
+    if not event_first:
+        await send()
+    await engine.resume(instance.id)
+    assert await outcomes(engine, instance.id) == ["go" if event_first else "timeout"]
+
+
+async def test_one_instance_keeps_a_bounded_number(engine: Engine, evidence: Evidence) -> None:
+    await engine.publish(Flow("bounded").step("work", "work").wait_event("go").build())
+    instance = await engine.start("bounded")
+    await engine.drain(timeout=30)
+    evidence.ask("select count(holdfast.signal(%s, 'go')) from generate_series(1, %s)", instance.id, MOST_KEPT)
+    await engine.drain(timeout=30)
+    with pytest.raises(Conflict, match="EARLY_EVENTS_FULL"):
+        await engine.signal(instance.id, "go")
+    assert evidence.ask("select count(*) from holdfast.inbox") == MOST_KEPT
+    await advance(engine, days=8)
+    await engine.maintain()
+    await engine.drain(timeout=30)
+    assert (await engine.signal(instance.id, "go")).status == "running"
+    assert (await engine.rebuild(instance.id, dry_run=True)).differences == []
+
+
+@pytest.mark.parametrize("later", [{"delay": 60}, {"at": datetime(2090, 1, 1, tzinfo=UTC)}])
+async def test_an_event_for_later_cannot_be_for_now(engine: Engine, later: dict[str, Any]) -> None:
+    await engine.publish(Flow("parcel").wait_event("go").build())
+    instance = await engine.start("parcel")
+    with pytest.raises(Refused, match="OPTION_MISPLACED"):
+        await engine.signal(instance.id, "go", early=False, **later)

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Context, Engine, Flow
 from holdfast.errors import Conflict, PayloadError
 from holdfast.payloads.plain import check
-from holdfast.store.session import Disconnected, Session
+from holdfast.store.pg.session import Disconnected, Session
 from holdfast.testing import failpoint
 from running import Evidence, until
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Audit, Context, DoNotRetry, Engine, Flow, FlowContext, Middleware
+from holdfast import Audit, Context, DoNotRetry, Engine, Flow, FlowContext, Middleware, Retry, Undo
 from holdfast.errors import HoldfastError, Refused
 from holdfast.runtime.hooks import chain
 from holdfast.runtime.hooks.chain import ALL, Hooks
@@ -104,7 +104,7 @@ async def test_every_call_is_told_and_the_flow_once(engine: Engine) -> None:
             raise ValueError(f"attempt {ctx.attempt}")
         return ctx.attempt
 
-    await run(engine, Flow("retry").step("shaky", "shaky", retries=3).build())
+    await run(engine, Flow("retry").step("shaky", "shaky", retry=Retry(attempts=3)).build())
     assert [line for line in book if " step " in line] == [
         "a step started", "a step failed attempt 1", "a step started", "a step failed attempt 2",
         "a step started", "a step completed 3",
@@ -196,7 +196,7 @@ async def test_a_rollback_ends_with_the_error_it_is_for(engine: Engine, last_fai
 
     lines: list[dict[str, Any]] = []
     engine.use(Pager(), Audit(lines.append))
-    failed = await run(engine, Flow("sad").step("one", echo).on_failure("undo", undo).step("fail", fail).build())
+    failed = await run(engine, Flow("sad").step("one", echo, undo=undo).step("fail", fail).build())
     assert failed.error["message"] == "the card was refused"
     assert told == [("rollback", failed.error), ("failed", failed.error)]
     ends = [line["error"]["message"] for line in lines if line["what"] in ("rollback_completed", "flow_failed")]
@@ -225,7 +225,7 @@ async def test_an_error_is_read_only_for_hooks_that_are_told_of_it(
     errors: list[Any] = []
     monkeypatch.setattr(engine.hooks, "read_error", reading)
     engine.use(Starts())
-    flow = Flow("sad").step("one", echo).on_failure("undo", echo).step("fail", fail).build()
+    flow = Flow("sad").step("one", echo, undo=Undo(echo, name="undo")).step("fail", fail).build()
     await run(engine, flow)
     assert read == []
     engine.use(Ends())
@@ -330,7 +330,7 @@ async def test_what_a_step_hook_raises_is_the_failure_of_the_step(engine: Engine
         calls.append(ctx.attempt)
         return ctx.attempt
 
-    assert (await run(engine, Flow("twice").step("work", "work", retries=2).build())).data == 2
+    assert (await run(engine, Flow("twice").step("work", "work", retry=Retry(attempts=2)).build())).data == 2
     assert calls == [2]
 
 
@@ -340,7 +340,7 @@ async def test_a_step_hook_that_says_do_not_retry_is_obeyed(engine: Engine) -> N
             raise DoNotRetry("no use")
 
     engine.use(Never())
-    failed = await run(engine, Flow("never").step("only", echo, retries=5).build())
+    failed = await run(engine, Flow("never").step("only", echo, retry=Retry(attempts=5)).build())
     assert failed.status == "failed"
     [step] = [s for s in await engine.steps(failed.id) if s.name == "only"]
     assert step.attempts == 1

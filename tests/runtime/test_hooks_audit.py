@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
-from holdfast import Audit, Context, DoNotRetry, Engine, Flow, Metrics, RateLimit, SyncEngine
+from holdfast import Audit, Context, DoNotRetry, Engine, Flow, Metrics, RateLimit, Retry, SyncEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def charge(ctx: Context, data: Any) -> Any:
     raise DoNotRetry("no money")
 
 
-SAD = Flow("order").step("reserve", reserve).step("charge", charge, retries=2).build()
+SAD = Flow("order").step("reserve", reserve).step("charge", charge, retry=Retry(attempts=2)).build()
 
 
 async def test_the_audit_tells_who_did_what_where_with_which_outcome(engine: Engine) -> None:
@@ -132,6 +132,27 @@ async def test_whatever_ends_a_call_is_told_as_the_failure_it_is(
     assert line["error"] == {"code": step.error["code"], "message": step.error["message"]}
     labels = {"flow": "order", "step": "charge", "outcome": "failed"}
     assert registry.get_sample_value("holdfast_step_calls_total", labels) == 1
+
+
+def nothing(ctx: Context, data: Any) -> None: ...
+
+
+async def test_flows_of_other_tenants_are_counted_together(engine: Engine) -> None:
+    registry = CollectorRegistry()
+    engine.use(Metrics(registry, orgs=[engine.org]))
+    for org in (engine.org, "acme", "globex"):
+        view = engine.for_org(org)
+        await view.publish(Flow(f"of-{org}").step(f"do-{org}", nothing).build())
+        await view.start(f"of-{org}")
+    await engine.drain(timeout=30)
+    told = generate_latest(registry).decode()
+    assert "acme" not in told
+    assert "globex" not in told
+    labels = {"flow": f"of-{engine.org}", "step": f"do-{engine.org}", "outcome": "completed"}
+    others = {"flow": "(others)", "step": "(others)", "outcome": "completed"}
+    assert registry.get_sample_value("holdfast_step_calls_total", labels) == 1
+    assert registry.get_sample_value("holdfast_step_calls_total", others) == 2
+    assert registry.get_sample_value("holdfast_flow_changes_total", {"flow": "(others)", "outcome": "completed"}) == 2
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Flow, Middleware, RateLimit
+from holdfast import Context, Engine, Flow, Middleware, RateLimit, Retry
 from holdfast.errors import HoldfastError
-from holdfast.runtime import parking
-from holdfast.store.rate_limits import Bucket, take_turns
-from holdfast.store.session import Disconnected, Session
+from holdfast.runtime.worker import parking
+from holdfast.store.pg.session import Disconnected, Session
+from holdfast.store.queue.rate_limits import Bucket, take_turns
 from holdfast.testing import advance
 from running import Evidence, Recorder, until, worker_process
 
@@ -113,7 +113,7 @@ async def test_retries_need_a_turn_each(engine: Engine, holdfast_dsn: str) -> No
     async def fail(ctx: Context, data: Any) -> None:
         raise ValueError("again")
 
-    await engine.publish(Flow("order").step("charge", "fail", retries=2).build())
+    await engine.publish(Flow("order").step("charge", "fail", retry=Retry(attempts=2)).build())
     order = await engine.start("order")
     await engine.drain(timeout=30)
     assert (await engine.get(order.id)).status == "running"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,10 +12,10 @@ import psycopg
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Engine, Flow, Validate
+from holdfast import Context, Engine, Flow, Retry, Validate
 from holdfast.errors import Conflict, DefinitionError, HoldfastError, InputInvalid, Refused
-from holdfast.runtime.answers import misfits_of_form
-from holdfast.runtime.schemas import MOST_MISFITS, check_of, told
+from holdfast.runtime.people.forms import misfits_of_form
+from holdfast.runtime.schemas.schemas import MOST_MISFITS, check_of, told
 from holdfast.store.tasks import Task
 from running import Evidence
 
@@ -52,7 +53,7 @@ async def echo(ctx: Context, data: Any) -> Any:
     return data
 
 
-ORDER = Flow("order").step("charge", echo, retries=3).build()
+ORDER = Flow("order").step("charge", echo, retry=Retry(attempts=3)).build()
 
 
 @pytest.mark.parametrize(("schema", "path"), [(SCHEMA, "$.lines[1]"), (Order, "$.lines[1].sku")])
@@ -98,7 +99,7 @@ async def test_a_step_whose_input_does_not_fit_fails_without_a_call(engine: Engi
         calls.append(data)
 
     engine.use(Validate(flow="order", step="charge", schema=schema))
-    await engine.publish(Flow("order").step("charge", "charge", retries=5).build())
+    await engine.publish(Flow("order").step("charge", "charge", retry=Retry(attempts=5)).build())
     bad = await engine.start("order", {"amount": "much"})
     good = await engine.start("order", GOOD)
     await engine.drain(timeout=30)
@@ -316,5 +317,6 @@ async def test_a_form_that_is_no_schema_is_not_published(engine: Engine) -> None
 
 def test_a_task_whose_form_is_no_schema_accepts_anything(caplog: pytest.LogCaptureFixture) -> None:
     """None can be published; one that got there all the same must not make its task undecidable."""
-    assert misfits_of_form({"type": "wizard", "pages": 3}, "approve", "confirmed", b'{"any": 1}') == ()
+    form = {"type": "wizard", "pages": 3}
+    assert asyncio.run(misfits_of_form(form, "approve", "confirmed", b'{"any": 1}')) == ()
     assert "is not enforced" in caplog.text

@@ -12,16 +12,17 @@ import pytest
 from letters import POISON, counter, send
 
 from holdfast import Context, Engine, Flow
-from holdfast.core.signals import WorkDone
+from holdfast.core.model.signals import WorkDone
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.runtime import committer, mishaps
-from holdfast.runtime.isolation import Isolation
-from holdfast.runtime.items import Item
-from holdfast.runtime.mishaps import Mishaps, Tried
-from holdfast.runtime.suspicion import Suspicion, kind_of
-from holdfast.store.commit import Batch
-from holdfast.store.session import DatabaseError, Session
-from holdfast.store.statements import Query
+from holdfast.runtime.commit import batch as plan
+from holdfast.runtime.commit import failures
+from holdfast.runtime.commit.bisect import Isolation
+from holdfast.runtime.commit.classify import Suspicion, kind_of
+from holdfast.runtime.commit.failures import Mishaps, Tried
+from holdfast.runtime.commit.items import Item
+from holdfast.store.commit.batch import Batch
+from holdfast.store.pg.session import DatabaseError, Session
+from holdfast.store.pg.statements import Query
 from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
@@ -153,7 +154,7 @@ def test_kinds_of_failures(failure: Exception, kind: str) -> None:
 
 def choke_on_odd(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that passes the decision and has no place on the wire."""
-    real = committer.writes
+    real = plan.writes
 
     def writes(batch: Batch) -> list[Query]:
         closed = [step for entry in batch.entries for decision in entry.decisions for step in decision.closed]
@@ -161,7 +162,7 @@ def choke_on_odd(monkeypatch: pytest.MonkeyPatch) -> None:
             raise struct.error("'h' format requires -32768 <= number <= 32767")
         return real(batch)
 
-    monkeypatch.setattr(committer, "writes", writes)
+    monkeypatch.setattr(plan, "writes", writes)
 
 
 async def test_a_result_that_cannot_be_encoded_fails_only_its_own_step(
@@ -254,7 +255,7 @@ async def test_results_that_come_one_by_one_and_are_all_refused_are_kept_too(
 async def test_many_that_are_poison_are_blamed_as_soon_as_another_is_stored(
     engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mishaps, "SYSTEMIC_PAUSE", 0.01)
+    monkeypatch.setattr(failures, "SYSTEMIC_PAUSE", 0.01)
     engine.register("echo", echo)
     await engine.publish(Flow("parcels").step("first", "echo").build())
     evidence.connection.execute(POISON)
@@ -268,14 +269,14 @@ async def test_many_that_are_poison_are_blamed_as_soon_as_another_is_stored(
 async def test_queued_signals_that_are_all_refused_are_kept(
     engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mishaps, "SYSTEMIC_PAUSE", 0.01)
+    monkeypatch.setattr(failures, "SYSTEMIC_PAUSE", 0.01)
     ids = [await counter(engine) for _ in range(5)]
     evidence.connection.execute(REFUSE_ALL)
     for id in ids:
         send(evidence, id, "tick", {"n": 1})
     async with engine.worker():
-        await until(lambda: len(alarms(caplog)) > len(ids) * mishaps.MAX_ATTEMPTS)
-        assert evidence.ask("select max(attempts) from holdfast.signals") < mishaps.MAX_ATTEMPTS
+        await until(lambda: len(alarms(caplog)) > len(ids) * failures.MAX_ATTEMPTS)
+        assert evidence.ask("select max(attempts) from holdfast.signals") < failures.MAX_ATTEMPTS
         assert evidence.ask("select count(*) from holdfast.dead_letters") == 0
         evidence.connection.execute(STOP_REFUSING)
         await until(lambda: evidence.ask("select count(*) from holdfast.signals") == 0)
@@ -288,7 +289,7 @@ async def test_trouble_with_the_schema_is_not_blamed_on_what_stands_alone(
     engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The batch fails for one row's data; taken apart, another one meets a missing privilege."""
-    monkeypatch.setattr(mishaps, "SYSTEMIC_PAUSE", 0.01)
+    monkeypatch.setattr(failures, "SYSTEMIC_PAUSE", 0.01)
     engine.register("echo", echo)
     await engine.publish(Flow("short").step("one", "echo").build())
     evidence.connection.execute(POISON)
@@ -311,7 +312,7 @@ async def test_trouble_with_the_schema_is_not_blamed_on_what_stands_alone(
 async def test_a_statement_that_cannot_be_prepared_drops_no_result(
     engine: Engine, evidence: Evidence, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mishaps, "SYSTEMIC_PAUSE", 0.01)
+    monkeypatch.setattr(failures, "SYSTEMIC_PAUSE", 0.01)
     engine.register("echo", echo)
     await engine.publish(Flow("short").step("one", "echo").build())
     evidence.connection.execute("alter table holdfast.steps rename column output to outcome_of_it")

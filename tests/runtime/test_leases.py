@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Flow
-from holdfast.core.ids import bucket_of
+from holdfast import Context, Engine, Flow, Retry
+from holdfast.core.model.ids import bucket_of
 from running import Evidence, Recorder, until, worker_process
 
 pytestmark = pytest.mark.anyio
@@ -22,12 +22,14 @@ def leased(evidence: Evidence) -> int:
     return evidence.ask("select count(*) from holdfast.work where worker is not null")
 
 
-async def test_a_step_whose_worker_died_ends_as_it_was_declared(engine: Engine, evidence: Evidence) -> None:
+async def test_a_step_whose_worker_died_ends_as_it_was_declared(
+    engine: Engine, evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
     """One call: failed. A call that must not be repeated: outcome unknown. Two calls: called again."""
     recorder = Recorder(engine.dsn)
     await engine.publish(Flow("once").step("step", "step").build())
-    await engine.publish(Flow("never_again").step("step", "step", idempotent=False, retries=5).build())
-    await engine.publish(Flow("twice").step("step", "step", retries=2).build())
+    await engine.publish(Flow("never_again").step("step", "step", idempotent=False, retry=Retry(attempts=5)).build())
+    await engine.publish(Flow("twice").step("step", "step", retry=Retry(attempts=2)).build())
     started = {flow: await engine.start(flow) for flow in ("once", "never_again", "twice")}
 
     with worker_process(engine.dsn, ["step=never"], lease=LEASE) as victim:
@@ -48,6 +50,12 @@ async def test_a_step_whose_worker_died_ends_as_it_was_declared(engine: Engine, 
     assert evidence.calls() == 4
     counted = {flow: [s.attempts for s in await engine.steps(i.id) if s.name == "step"] for flow, i in ended.items()}
     assert counted == {"once": [1], "never_again": [1], "twice": [2]}
+    told = [
+        (e.type, (e.detail or {}).get("calls")) for e in await engine.events(started["twice"].id) if e.node == "step"
+    ]
+    assert told == [("step_started", None), ("step_retried", 1), ("step_completed", 2)]
+    logged = {r.__dict__["instance"] for r in caplog.records if r.getMessage().startswith("Step taken over")}
+    assert logged == {i.id for i in started.values()}
     assert evidence.rows("select attempt from public.calls where instance = %s", started["twice"].id) == [(1,), (2,)]
     assert evidence.ask("select count(*) from holdfast.work") == 0
 
@@ -56,7 +64,7 @@ async def test_a_worker_that_stood_still_cannot_finish_what_others_took_over(
     engine: Engine, evidence: Evidence
 ) -> None:
     recorder = Recorder(engine.dsn)
-    await engine.publish(Flow("held").step("hold", "hold", retries=3).step("note", "note").build())
+    await engine.publish(Flow("held").step("hold", "hold", retry=Retry(attempts=3)).step("note", "note").build())
     started = await engine.start_many("held", [{"n": n} for n in range(10)])
 
     with worker_process(engine.dsn, ["hold", "note"], lease=LEASE) as zombie:
@@ -86,7 +94,9 @@ async def test_a_worker_that_stood_still_cannot_finish_what_others_took_over(
     assert evidence.ask("select count(*) from holdfast.work") == 0
 
 
-async def test_a_handler_is_told_that_its_lease_is_gone(engine: Engine, evidence: Evidence) -> None:
+async def test_a_handler_is_told_that_its_lease_is_gone(
+    engine: Engine, evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its result comes together with the one of the call that took over: the late one alone is refused."""
     reached, taken_over = asyncio.Event(), asyncio.Event()
 
@@ -99,9 +109,10 @@ async def test_a_handler_is_told_that_its_lease_is_gone(engine: Engine, evidence
         while ctx.heartbeat():
             await asyncio.sleep(0.01)
         await taken_over.wait()
+        await until(lambda: engine.committer.incidents.leases_lost == 1)  # distrusted before it is known to be gone
         return "first"
 
-    await engine.publish(Flow("watch").step("watchful", "watchful", retries=2).build())
+    await engine.publish(Flow("watch").step("watchful", "watchful", retry=Retry(attempts=2)).build())
     async with engine.worker(lease=LEASE), Engine(engine.dsn) as other:
         instance = await engine.start("watch")
         await asyncio.wait_for(reached.wait(), 10)
@@ -113,6 +124,21 @@ async def test_a_handler_is_told_that_its_lease_is_gone(engine: Engine, evidence
             )
             assert (await engine.wait(instance.id, timeout=30)).data == "second"
         await until(lambda: engine.stats().results_rejected == 1)
+    told = {
+        r.getMessage().partition(":")[0]: r.__dict__ for r in caplog.records
+        if r.name == "holdfast.incidents" and r.__dict__["instance"] == instance.id
+    }  # fmt: skip
+    assert set(told) == {
+        "Lease lost while the step ran",
+        "Step taken over",
+        "Result came too late",
+        "Step failed, retry follows",
+    }
+    lost = told["Lease lost while the step ran"]
+    assert (lost["flow"], lost["step"], lost["attempt"], lost["error"]) == ("watch", "watchful", 1, "LEASE_LOST")
+    assert engine.committer.incidents.leases_lost == 1
+    [lease] = [r for r in caplog.records if r.name == "holdfast.lease"]
+    assert "ran out; going on as" in lease.getMessage()
 
 
 async def test_a_worker_that_leaves_gives_back_what_it_has_not_begun(engine: Engine, evidence: Evidence) -> None:
@@ -152,7 +178,7 @@ async def test_a_handler_that_does_not_end_in_time_is_left_to_others(engine: Eng
             await asyncio.Event().wait()
         return ctx.attempt
 
-    await engine.publish(Flow("slow").step("slow", "slow", retries=2).build())
+    await engine.publish(Flow("slow").step("slow", "slow", retry=Retry(attempts=2)).build())
     instance = await engine.start("slow")
     async with engine.worker(grace=0.05):
         await asyncio.wait_for(reached.wait(), 10)

@@ -11,8 +11,9 @@ from runtime_proxy import lossy_door
 
 from holdfast import Context, DoNotRetry, Engine, Flow
 from holdfast.errors import StoreError
-from holdfast.store import embedded, queue
-from holdfast.store.session import Session
+from holdfast.store import embedded
+from holdfast.store.pg.session import Session
+from holdfast.store.queue import work as queue
 from running import STEPS, Evidence, counting, journey, until
 
 pytestmark = pytest.mark.anyio

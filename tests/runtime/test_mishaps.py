@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from letters import POISON, counter, send
 
-from holdfast import Context, Engine, Flow
-from holdfast.core import snapshot
-from holdfast.core.decision import Decision, Facts
-from holdfast.core.program import Program
-from holdfast.core.signals import EventArrived, Signal, WorkDone, WorkFailed
-from holdfast.core.state import Instance
+from holdfast import Context, Engine, Flow, Retry
+from holdfast.core.model import snapshot
+from holdfast.core.model.decision import Decision, Facts
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import EventArrived, Signal, WorkDone, WorkFailed
+from holdfast.core.model.state import Instance
 from holdfast.errors import Conflict, HoldfastError
-from holdfast.runtime import plan
-from holdfast.runtime.dead_letters import LetterFilter
+from holdfast.runtime.commit import batch
+from holdfast.runtime.ops.dead_letters import LetterFilter
 from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,18 @@ async def test_a_flow_that_waits_by_key_buries_what_it_refuses(engine: Engine, e
     assert (letter.reason, letter.envelope["payload"]["event"]) == ("INSTANCE_OVER", "bill")
 
 
-async def test_a_guard_that_never_holds_is_counted_and_buried(engine: Engine, evidence: Evidence) -> None:
+def burials(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, ...]]:
+    fields = "flow", "step", "signal", "instance", "attempt", "next"
+    return [
+        tuple(r.__dict__.get(field) for field in fields)
+        for r in caplog.records
+        if r.getMessage().startswith("Dead letter opened")
+    ]
+
+
+async def test_a_guard_that_never_holds_is_counted_and_buried(
+    engine: Engine, evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
     """A race is repeated; one that nobody wins is not repeated for ever."""
     id, other = await counter(engine), await engine.start("counter")
     await engine.drain(timeout=30)
@@ -72,11 +83,14 @@ async def test_a_guard_that_never_holds_is_counted_and_buried(engine: Engine, ev
     [letter] = await engine.dead_letters(id)
     assert (letter.reason, letter.attempts) == ("ATTEMPTS_EXHAUSTED", 5)
     assert "HF001" in letter.error["message"]
+    assert burials(caplog) == [("counter", None, "event", id, 5, "dead letter")]
     assert (await engine.get(other.id)).status == "completed"
     assert (await engine.signal(id, "stop")).status == "completed"
 
 
-async def test_a_result_whose_guard_never_holds_is_buried(engine: Engine, evidence: Evidence) -> None:
+async def test_a_result_whose_guard_never_holds_is_buried(
+    engine: Engine, evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
     async def echo(ctx: Context, data: Any) -> Any:
         return data
 
@@ -88,6 +102,7 @@ async def test_a_result_whose_guard_never_holds_is_buried(engine: Engine, eviden
     [letter] = await engine.dead_letters()
     assert (letter.instance_id, letter.source, letter.reason) == (cursed.id, "work", "ATTEMPTS_EXHAUSTED")
     assert "HF001" in letter.error["message"]
+    assert burials(caplog) == [("echoing", "one", None, cursed.id, 1, "dead letter")]
     assert (await engine.get(other.id)).status == "completed"
     evidence.connection.execute("drop trigger cursed on holdfast.steps")
     await engine.requeue(letter.id, by="ann", reason="the guard is gone")
@@ -152,7 +167,7 @@ async def test_a_signal_that_is_tried_again_is_not_overtaken(
 ) -> None:
     """What goes wrong once passes; the order in which the signals of an instance were sent does not change by it."""
     id = await counter(engine)
-    real, failed = plan.decide, list[bytes]()
+    real, failed = batch.decide, list[bytes]()
 
     def stumbling(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
         raw = getattr(signal, "raw", None)
@@ -161,7 +176,7 @@ async def test_a_signal_that_is_tried_again_is_not_overtaken(
             raise ZeroDivisionError("a defect that passes")
         return real(program, instance, signal, facts)
 
-    monkeypatch.setattr(plan, "decide", stumbling)
+    monkeypatch.setattr(batch, "decide", stumbling)
     with evidence.connection.transaction():  # both in one batch
         for name in ("first", "second", "third"):
             send(evidence, id, "tick", {"n": name})
@@ -214,7 +229,7 @@ async def test_work_of_a_missing_definition_is_parked_and_comes_back(engine: Eng
         calls.append(ctx.instance)
         return data
 
-    await engine.publish(Flow("gone").step("echo", echo, retries=2).build())
+    await engine.publish(Flow("gone").step("echo", echo, retry=Retry(attempts=2)).build())
     await engine.publish(Flow("here").step("echo", echo).build())
     engine.handlers = type(engine.handlers)()  # this process only decides; the work lies in the queue
     gone, here = await engine.start("gone"), await engine.start("here")
@@ -374,7 +389,7 @@ async def answer_odd(ctx: Context, data: Any) -> Any:
 
 def break_on(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
     """A defect in the core that one value sets off."""
-    real = plan.decide
+    real = batch.decide
 
     def broken(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
         if isinstance(signal, kinds) and b"odd" in (
@@ -383,4 +398,4 @@ def break_on(monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
             raise ZeroDivisionError("a defect")
         return real(program, instance, signal, facts)
 
-    monkeypatch.setattr(plan, "decide", broken)
+    monkeypatch.setattr(batch, "decide", broken)

@@ -18,7 +18,7 @@ import pytest
 import services_app
 
 from holdfast import Context, Engine, Flow
-from holdfast.runtime.missing import HEAD, LONGEST
+from holdfast.runtime.worker.unserved import HEAD, LONGEST
 from holdfast.testing import advance
 from running import Evidence, until
 

@@ -10,8 +10,8 @@ from detours import check_replay, order, published, waits, works
 
 from holdfast import Context, Engine
 from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.store.reads import Event
-from holdfast.store.trail import place_of
+from holdfast.store.reads.instances import Event
+from holdfast.store.reads.steps import place_of
 from running import Evidence
 
 pytestmark = pytest.mark.anyio

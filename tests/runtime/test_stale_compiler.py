@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from holdfast import Engine, Flow
-from holdfast.compiler import compile as compiling
-from holdfast.compiler import compiled
 from holdfast.errors import DefinitionError
-from holdfast.store.borrowed import BorrowedVerbs
+from holdfast.graph import compile as compiling
+from holdfast.graph import compiled
+from holdfast.store.caller_transaction import BorrowedVerbs
 from running import Evidence
 
 pytestmark = pytest.mark.anyio

@@ -10,11 +10,11 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from holdfast import Engine, Flow
-from holdfast.core.ids import bucket_of
+from holdfast.core.model.ids import bucket_of
 from holdfast.errors import Conflict, StoreError
-from holdfast.runtime.starter import Start, Starter
-from holdfast.store.reads import Instance
-from holdfast.store.session import Disconnected, Session
+from holdfast.runtime.commit.starter import Start, Starter
+from holdfast.store.pg.session import Disconnected, Session
+from holdfast.store.reads.instances import Instance
 from running import Evidence
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, DoNotRetry, Engine, Flow, Retention
+from holdfast import Context, DoNotRetry, Engine, Flow, Retention, Retry, Undo
 from holdfast.errors import Refused
-from holdfast.runtime.statistics import FlowStatistics, StepStatistics, durations_of
-from holdfast.runtime.sync import SyncEngine
-from holdfast.store.statistics import Sum, bar_of, edge_of
+from holdfast.runtime.engine.sync import SyncEngine
+from holdfast.runtime.reads.statistics import FlowStatistics, StepStatistics, durations_of
+from holdfast.store.reads.statistics import Sum, bar_of, edge_of
 from holdfast.testing import advance
 from running import Evidence, counting, journey
 
@@ -68,7 +68,7 @@ async def test_failures_and_retries_are_counted(engine: Engine) -> None:
             raise RuntimeError("not today")
         return data
 
-    await engine.publish(Flow("moods").step("moody", "moody", retries=3).build())
+    await engine.publish(Flow("moods").step("moody", "moody", retry=Retry(attempts=3)).build())
     for fails in ("never", "once", "always", "never"):
         await engine.start("moods", {"fails": fails})
     await engine.drain()
@@ -235,8 +235,8 @@ async def test_compensations_are_counted(engine: Engine) -> None:
 
     flow = (
         Flow("saga")
-        .step("reserve", "works").on_failure("release", "works")
-        .step("charge", "works").on_failure("refund", "breaks", retries=2)
+        .step("reserve", "works", undo=Undo("works", name="release"))
+        .step("charge", "works", undo=Undo("breaks", name="refund", retry=Retry(attempts=2)))
         .step("ship", "breaks")
         .build()
     )  # fmt: skip

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Branch, Context, DoNotRetry, Engine, Flow
-from holdfast.core.decision import Decision, Release
-from holdfast.store.queue import NOT_TO_START, TOLD_TO_STOP
-from holdfast.store.stops import add_stops
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow, Retry, Undo
+from holdfast.core.model.decision import Decision, Release
+from holdfast.core.model.state import EMPTY, Instance
+from holdfast.core.model.status import InstanceStatus
+from holdfast.store.commit.rows import Entry, Rows, stop_work
+from holdfast.store.queue.work import NOT_TO_START, TOLD_TO_STOP
 from holdfast.testing import advance
 from running import Evidence, Recorder, until, worker_process
 
@@ -116,7 +118,7 @@ async def test_a_result_given_after_the_telling_is_recorded(engine: Engine) -> N
 
     engine.register("tidy", tidy)
     engine.register("undo", undo)
-    await engine.publish(Flow("tidying").step("s0", "tidy").on_failure("undo", "undo").build())
+    await engine.publish(Flow("tidying").step("s0", "tidy", undo="undo").build())
     async with engine.worker():
         instance = await engine.start("tidying", {"n": 1})
         await until(lambda: tidy.begun)
@@ -192,7 +194,10 @@ async def test_a_next_call_that_waits_for_its_turn_is_not_made_and_does_not_coun
     for handler in (wrong, undo):
         other.register(handler.__name__, handler)
     await engine.publish(Flow("standing").step("s0", "stand").build())
-    both = Branch().step("again", "flaky", retries=2).on_failure("un_again", "undo"), Branch().step("wrong", "wrong")
+    both = (
+        Branch().step("again", "flaky", undo=Undo("undo", name="un_again"), retry=Retry(attempts=2)),
+        Branch().step("wrong", "wrong"),
+    )
     await engine.publish(Flow("taken back").fork("both", *both).join("met").build())
     async with engine.worker(concurrency=1, scan=SLOW, lease=3 * SLOW, grace=0.05), other.worker():
         instance = await other.start("taken back")
@@ -219,7 +224,9 @@ async def test_a_loser_that_waits_for_its_turn_is_not_called_and_counts_no_call(
     engine.register("stand", stand)
     other.register("wait", wait)
     await engine.publish(Flow("standing").step("s0", "stand").build())
-    slow = Branch().step("slow", "stand").on_failure("un_slow", "wait")  # who can be taken back is asked how it ended
+    slow = Branch().step(
+        "slow", "stand", undo=Undo("wait", name="un_slow")
+    )  # who can be taken back is asked how it ended
     race = Flow("race").fork("both", slow, Branch().step("fast", "wait")).join("won", "any")
     await engine.publish(race.step("after", "wait").build())
     async with engine.worker(concurrency=1, scan=SLOW, lease=3 * SLOW, grace=0.05), other.worker():
@@ -344,10 +351,11 @@ def decision(**given: Any) -> Decision:
 
 def test_a_path_that_is_used_again_in_the_same_commit_is_not_stopped() -> None:
     """A cancel and the result it waits for may come together: what is dispatched there next is the compensation."""
-    rows: list[Any] = []
+    rows = Rows(["stop_work"], 0, None, lambda _: False)
+    before = Instance(bytes(15) + b"\7", "acme", b"", "saga", 1, 1, InstanceStatus.RUNNING, EMPTY, b"{}")
     cancelled = decision(stops=("0/1.0", "0/1.1"), halts=("0/1.2",))
-    add_stops(rows, bytes(15) + b"\7", [cancelled, decision(released=[Release("0/1.0", 3)])])
-    assert [row[1:] for row in rows] == [(7, "0/1.2", NOT_TO_START), (7, "0/1.1", TOLD_TO_STOP)]
+    stop_work(rows, Entry(before, [cancelled, decision(released=[Release("0/1.0", 3)])]))
+    assert [row[1:] for row in rows.tables["stop_work"]] == [(7, "0/1.2", NOT_TO_START), (7, "0/1.1", TOLD_TO_STOP)]
 
 
 async def test_a_lost_hint_only_costs_time(engine: Engine, evidence: Evidence) -> None:
@@ -365,7 +373,7 @@ async def test_a_lost_hint_only_costs_time(engine: Engine, evidence: Evidence) -
 async def test_handlers_are_told_when_the_whole_lease_is_gone(engine: Engine, evidence: Evidence) -> None:
     stand = Stand()
     engine.register("stand", stand)
-    await engine.publish(Flow("standing").step("s0", "stand", retries=3).build())
+    await engine.publish(Flow("standing").step("s0", "stand", retry=Retry(attempts=3)).build())
     async with engine.worker(lease=1.0, grace=0.05):
         await engine.start("standing")
         await until(lambda: stand.begun)
@@ -377,7 +385,7 @@ async def test_handlers_are_told_when_the_whole_lease_is_gone(engine: Engine, ev
 async def test_a_worker_that_dies_after_the_telling_is_not_replaced(engine: Engine, evidence: Evidence) -> None:
     """The step is not called again, however many calls it has left."""
     recorder = Recorder(engine.dsn)
-    await engine.publish(Flow("dying").step("s0", "never", retries=9).build())
+    await engine.publish(Flow("dying").step("s0", "never", retry=Retry(attempts=9)).build())
     instance = await engine.start("dying")
     with worker_process(engine.dsn, ["never"], lease=1.0) as victim:
         await until(lambda: evidence.calls() == 1)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Branch, Context, DoNotRetry, Engine, Flow
-from holdfast.core.state import Instance
-from holdfast.core.undos import LARGEST
-from holdfast.store import locks
-from holdfast.store.statements import Query
-from holdfast.store.undos import undos_query
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow, Undo
+from holdfast.core.model.state import Instance
+from holdfast.core.rollback.pending import LARGEST
+from holdfast.store.commit import locks
+from holdfast.store.commit.locks import undos_query
+from holdfast.store.pg.statements import Query
 from running import Evidence, until
 
 pytestmark = pytest.mark.anyio
@@ -42,17 +42,15 @@ async def test_a_rollback_that_alternates_between_processes(holdfast_dsn: str, e
         return handler
 
     branches = [
-        Branch().step("b", "do").on_failure("un-b", "here").step("c", "do").on_failure("un-c", "there"),
-        Branch().step("d", "do").on_failure("un-d", "here"),
+        Branch().step("b", "do", undo=Undo("here", name="un-b")).step("c", "do", undo=Undo("there", name="un-c")),
+        Branch().step("d", "do", undo=Undo("here", name="un-d")),
     ]
     flow = (
         Flow("order")
-        .step("a", "do")
-        .on_failure("un-a", "there")
+        .step("a", "do", undo=Undo("there", name="un-a"))
         .fork("fork", *branches)
         .join("join", "all")
-        .step("last", "refuse")
-        .on_failure("un-last", "here")
+        .step("last", "refuse", undo=Undo("here", name="un-last"))
         .build()
     )
     async with Engine(holdfast_dsn) as here, Engine(holdfast_dsn) as there:
@@ -80,7 +78,7 @@ async def test_whoever_takes_a_rollback_over_reads_it_once(
     """The process that planned it is gone; another one has all that is left to do, and goes on from memory."""
     flow = Flow("order")
     for number in range(12):
-        flow = flow.step(f"s{number}", "do").on_failure(f"un{number}", "undo")
+        flow = flow.step(f"s{number}", "do", undo=Undo("undo", name=f"un{number}"))
     read = list[int]()
 
     def counted(instances: Iterable[Instance]) -> Query:
@@ -123,7 +121,7 @@ async def test_what_is_too_large_for_memory_comes_with_its_claim(holdfast_dsn: s
 
     flow = Flow("order")
     for number in range(3):
-        flow = flow.step(f"s{number}", "much").on_failure(f"un{number}", "undo")
+        flow = flow.step(f"s{number}", "much", undo=Undo("undo", name=f"un{number}"))
     async with Engine(holdfast_dsn) as first:
         first.register("much", much)
         first.register("refuse", refuse)
@@ -151,7 +149,10 @@ async def test_a_snapshot_that_counts_others_than_there_are_is_found_and_made_an
     engine.register("do", do)
     engine.register("refuse", refuse)
     await engine.publish(
-        Flow("order").step("a", "do").on_failure("un-a", "do").step("b", "refuse").on_failure("un-b", "hold").build()
+        Flow("order")
+        .step("a", "do", undo=Undo("do", name="un-a"))
+        .step("b", "refuse", undo=Undo("hold", name="un-b"))
+        .build()
     )
     async with engine.worker():
         started = await engine.start("order", {})

@@ -12,8 +12,9 @@ from task_office import ask, code_of, history
 
 from holdfast import Engine
 from holdfast.errors import Conflict
-from holdfast.runtime.tasks import Tasks
-from holdfast.store.standing import StandingSession
+from holdfast.runtime.people.tasks import Tasks
+from holdfast.runtime.races import Races
+from holdfast.store.pg.reconnecting import StandingSession
 from holdfast.store.tasks import Task
 from holdfast.testing import advance
 from running import until
@@ -25,13 +26,13 @@ PEOPLE = 24
 
 @pytest.fixture
 async def people(office: Engine, holdfast_dsn: str) -> AsyncIterator[list[Tasks]]:
-    """Each with a connection of their own."""
+    """Each in a process of their own, as far as the database can tell."""
     async with AsyncExitStack() as stack:
         found: list[Tasks] = []
         for _ in range(PEOPLE):
             session = await StandingSession.open(holdfast_dsn)
             stack.push_async_callback(session.close)
-            found.append(Tasks(session, office.org))
+            found.append(Tasks(session, office.org, Races(office.options.race_patience)))
         yield found
 
 

@@ -17,7 +17,7 @@ from test_replay_of_runs import check_all
 
 from holdfast import Engine
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Refused
-from holdfast.runtime import plan
+from holdfast.runtime.commit import batch
 from holdfast.testing import advance
 
 pytestmark = pytest.mark.anyio
@@ -60,13 +60,13 @@ async def test_decisions_of_one_commit_look_for_their_tasks_at_once(
     office: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    tasks_to_lock = plan.tasks_to_lock
+    tasks_to_lock = batch.tasks_to_lock
 
     def counted(ids: Any) -> Any:
         looks.append(len(ids))
         return tasks_to_lock(ids)
 
-    monkeypatch.setattr(plan, "tasks_to_lock", counted)
+    monkeypatch.setattr(batch, "tasks_to_lock", counted)
     tasks = [await ask(office) for _ in range(20)]
     await asyncio.gather(*(office.decide(task.id, by="ann", decision="confirmed") for task in tasks))
     assert sum(looks) == 20

@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.lowering import lower
-from holdfast.core.program import link
-from holdfast.definitions import Flow
-from holdfast.runtime.context import Context, Job
-from holdfast.runtime.telemetry import Telemetry
+from holdfast.core.model.program import link
+from holdfast.doors.saga import Flow
+from holdfast.doors.saga.lowering import lower
+from holdfast.graph.compile import compile_graph
+from holdfast.runtime.telemetry.spans import Telemetry
+from holdfast.runtime.worker.context import Context, Job
 
 INSTANCE = UUID("01920000-0000-7000-8000-000000000007")
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -72,7 +72,7 @@ def test_an_sdk_installed_late_is_found_by_refresh() -> None:
     script = (
         "from opentelemetry import trace\n"
         "from opentelemetry.sdk.trace import TracerProvider\n"
-        "from holdfast.runtime.telemetry import Telemetry\n"
+        "from holdfast.runtime.telemetry.spans import Telemetry\n"
         "telemetry = Telemetry()\n"
         "before = telemetry.tracing\n"
         "trace.set_tracer_provider(TracerProvider())\n"

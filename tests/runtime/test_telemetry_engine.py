@@ -10,10 +10,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from holdfast.definitions import Flow
-from holdfast.runtime.context import Context
+from holdfast.doors.saga import Flow
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.telemetry import Telemetry
+from holdfast.runtime.telemetry.spans import Telemetry
+from holdfast.runtime.worker.context import Context
 
 pytestmark = pytest.mark.anyio
 

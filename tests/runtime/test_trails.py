@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Branch, DoNotRetry, Engine, Flow
-from holdfast.core.signals import PastStep
-from holdfast.runtime import trails
-from holdfast.runtime.committer import Committer
-from holdfast.runtime.plan import Plan
-from holdfast.store.history import read_past
-from holdfast.store.session import Session
+from holdfast import Branch, DoNotRetry, Engine, Flow, Retry, Undo
+from holdfast.core.model.signals import PastStep
+from holdfast.runtime.commit import history_cache
+from holdfast.runtime.commit.batch import Plan
+from holdfast.runtime.commit.committer import Committer
+from holdfast.store.commit.history import read_past
+from holdfast.store.pg.session import Session
 
 pytestmark = pytest.mark.anyio
 
@@ -44,11 +44,10 @@ def witness(holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witn
     write = Committer._write_unlocked
 
     async def observed(self: Committer, session: Session, plan: Plan) -> None:
-        now = plan.locked.now
         for id, entry in plan.rollbacks.items():
             remembered = self.trails.past_of(entry)
             reader = await Session.open(holdfast_dsn)
-            stored = (await read_past(reader, [entry], now))[id]
+            stored = (await read_past(reader, [entry]))[id]
             await reader.close()
             witness.seen.append((remembered, stored))  # as a pair: the other lane may be here, too
         await write(self, session, plan)
@@ -84,10 +83,10 @@ async def refuse(ctx: Any, given: Any) -> Any:
 def saga(name: str, *, third: str = "work", retries: int = 1) -> Flow:
     return (
         Flow(name)
-        .step("one", "work").on_failure("un_one", "undo")
+        .step("one", "work", undo=Undo("undo", name="un_one"))
         .step("two", "work")
-        .step("three", third, retries=retries).on_failure("un_three", "undo")
-        .step("four", "refuse").on_failure("un_four", "undo")
+        .step("three", third, undo=Undo("undo", name="un_three"), retry=Retry(attempts=retries))
+        .step("four", "refuse", undo=Undo("undo", name="un_four"))
     )  # fmt: skip
 
 
@@ -143,11 +142,11 @@ async def test_many_at_once(engine: Engine, witness: Witness, undone: list[tuple
     [
         saga("again", third="at_second", retries=2),
         Flow("forked")
-        .step("one", "work").on_failure("un_one", "undo")
-        .fork("fork", Branch().step("left", "work").on_failure("un_left", "undo"), Branch().step("right", "work"))
+        .step("one", "work", undo=Undo("undo", name="un_one"))
+        .fork("fork", Branch().step("left", "work", undo=Undo("undo", name="un_left")), Branch().step("right", "work"))
         .join("join", "all")
         .step("four", "refuse"),
-        Flow("rested").step("one", "work").on_failure("un_one", "undo").sleep("nap", 0.001).step("four", "refuse"),
+        Flow("rested").step("one", "work", undo=Undo("undo", name="un_one")).sleep("nap", 0.001).step("four", "refuse"),
     ],
     ids=lambda flow: flow.build().name,
 )  # fmt: skip
@@ -183,9 +182,9 @@ async def test_a_version_that_somebody_else_wrote_ends_the_trail(
     engine.register("slow", slow)
     flow = (
         Flow("disturbed")
-        .step("one", "work").on_failure("un_one", "undo")
+        .step("one", "work", undo=Undo("undo", name="un_one"))
         .step("two", "slow")
-        .step("three", "work").on_failure("un_three", "undo")
+        .step("three", "work", undo=Undo("undo", name="un_three"))
         .step("four", "refuse")
     )  # fmt: skip
     await engine.publish(flow.build())
@@ -211,7 +210,7 @@ async def test_a_trail_has_limits(
     limit: str,
     value: int,
 ) -> None:
-    monkeypatch.setattr(trails, limit, value)
+    monkeypatch.setattr(history_cache, limit, value)
     await engine.publish(saga("large").build())
     await failed(engine, "large")
     assert False not in witness.were_read
@@ -221,14 +220,14 @@ async def test_a_trail_has_limits(
 async def test_there_are_not_too_many(
     engine: Engine, witness: Witness, undone: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trails, "MOST", 2)
+    monkeypatch.setattr(history_cache, "MOST", 2)
     held = asyncio.Event()
 
     async def hold(ctx: Any, given: Any) -> None:
         await held.wait()
 
     engine.register("hold", hold)
-    flow = Flow("held").step("one", "hold").on_failure("un_one", "undo").step("four", "refuse")
+    flow = Flow("held").step("one", "hold", undo=Undo("undo", name="un_one")).step("four", "refuse")
     await engine.publish(flow.build())
     async with engine.worker():
         started = [await engine.start("held", {}) for _ in range(4)]
@@ -249,7 +248,7 @@ async def test_flows_without_compensations_leave_no_trail(engine: Engine, undone
 
 async def test_what_is_over_leaves_no_trail(engine: Engine, witness: Witness, undone: list[tuple[str, Any]]) -> None:
     await engine.publish(saga("plain").build())
-    await engine.publish(Flow("good").step("one", "work").on_failure("un_one", "undo").build())
+    await engine.publish(Flow("good").step("one", "work", undo=Undo("undo", name="un_one")).build())
     async with engine.worker():
         assert (await engine.wait((await engine.start("plain", {})).id)).status == "failed"
         assert (await engine.wait((await engine.start("good", {})).id)).status == "completed"

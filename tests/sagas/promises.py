@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.definitions.model import (
+from holdfast.doors.saga.model import (
     Condition,
     Definition,
     Fork,

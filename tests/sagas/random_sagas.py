@@ -20,9 +20,9 @@ from faults.report import NONE, Bar, Figure
 from promises import Call, Row, Tale, check, fork_depths
 from saga_process import SHORT, TABLE, may_hang
 
-from definitions.random_flows import PathT, Pick, Shape, Writer
-from holdfast import Engine, Flow
-from holdfast.definitions.model import Definition, WaitEvent, every_item
+from doors.saga.random_flows import PathT, Pick, Shape, Writer
+from holdfast import Engine, Flow, Retry, Undo
+from holdfast.doors.saga.model import Definition, WaitEvent, every_item
 from holdfast.errors import HoldfastError
 from holdfast.testing import advance
 
@@ -78,7 +78,7 @@ def random_saga(seed: int) -> Definition:
     shape = Shape(depth=DEEPEST, size=luck.choice([8, 14, 24]), delays=luck.random() < 0.4)
     options = {
         "dlq": luck.random() < 0.2,
-        "retries": luck.randint(1, 3),
+        "attempts": luck.randint(1, 3),
         "timeout": luck.choice([None] * 8 + [30, 120]),
     }
     forks = DEEPEST if luck.random() < 0.12 else 0  # by chance alone few get there
@@ -86,9 +86,11 @@ def random_saga(seed: int) -> Definition:
 
 
 CHILD: Final = (
-    Flow("child").step("c1", "work", retries=2).on_failure("undo_c1", "undo", retries=2)
-    .step("c2", "work").on_failure("undo_c2", "undo").build()
-)  # fmt: skip
+    Flow("child")
+    .step("c1", "work", undo=Undo("undo", name="undo_c1", retry=Retry(attempts=2)), retry=Retry(attempts=2))
+    .step("c2", "work", undo=Undo("undo", name="undo_c2"))
+    .build()
+)
 
 
 class Crowd:

@@ -15,7 +15,7 @@ from holdfast import Context, Engine, Flow
 from holdfast.errors import HoldfastError
 from holdfast.runtime.engine import reading
 from holdfast.store.dead_letters import DeadLetter
-from holdfast.store.reads import Event, Instance, Step
+from holdfast.store.reads.instances import Event, Instance, Step
 from holdfast.testing import advance
 from running import until
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from shop import ALWAYS, House, Shop
 
-from holdfast import Branch, Engine, Flow
-from holdfast.compiler.graph import Edge, Node
+from holdfast import Branch, Engine, Flow, Retry, Undo
 from holdfast.errors import DefinitionError
+from holdfast.graph.model import Edge, Node
 
 pytestmark = pytest.mark.anyio
 
@@ -104,14 +104,14 @@ async def test_field_handler(shop: Shop) -> None:
     assert definition.handlers == {"by_function": by_function}
 
 
-async def test_field_on_failure_names_the_compensation(house: House, shop: Shop) -> None:
-    nodes, edges = await graph_of(house, shop.flow().step("a", "do").on_failure("una", "do").step("b", "do"))
+async def test_field_undo_names_the_compensation(house: House, shop: Shop) -> None:
+    nodes, edges = await graph_of(house, shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do"))
     assert (nodes["a"].undo, nodes["b"].undo, nodes["una"].kind) == ("una", None, "compensation")
     assert all("una" not in (edge.source, edge.target) for edge in edges)
 
 
 async def test_field_max_retries_counts_all_calls(house: House, shop: Shop) -> None:
-    nodes, _ = await graph_of(house, shop.flow().step("a", "do", retries=3))
+    nodes, _ = await graph_of(house, shop.flow().step("a", "do", retry=Retry(attempts=3)))
     assert nodes["a"].retry is not None
     assert nodes["a"].retry.calls == 3
 
@@ -170,7 +170,7 @@ async def test_status_pending_waits_to_be_executed(shop: Shop) -> None:
     """A compensation has its row from the moment it is planned; it is pending until its turn comes."""
     shop.fails = {"b": ALWAYS}
     shop.hold("unb")
-    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do").on_failure("unb", "do")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do", undo=Undo("do", name="unb"))
     id = await shop.start(flow)
     await shop.begun("unb")
     assert (await shop.look(id))["una"] == "pending"
@@ -194,7 +194,7 @@ async def test_status_completed_after_the_handler_succeeded(shop: Shop) -> None:
 async def test_status_failed_after_the_retries_in_classic_mode(shop: Shop) -> None:
     """The forward row goes on to `compensation`; `failed` is what stays when its compensation fails too."""
     shop.fails = {"a": ALWAYS, "una": ALWAYS}
-    story = await shop.run(shop.flow().step("a", "do", retries=2).on_failure("una", "do"))
+    story = await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una"), retry=Retry(attempts=2)))
     assert (story["a"], shop.log) == ("failed", ["a", "a", "una"])
 
 
@@ -217,7 +217,7 @@ async def test_status_paused_in_dlq_mode(shop: Shop) -> None:
 async def test_status_compensation_during_rollback(shop: Shop) -> None:
     shop.fails = {"b": ALWAYS}
     shop.hold("una")
-    id = await shop.start(shop.flow().step("a", "do").on_failure("una", "do").step("b", "do"))
+    id = await shop.start(shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do"))
     await shop.begun("una")
     assert (await shop.look(id))["a"] == "compensation"
     shop.let_go("una")
@@ -226,7 +226,9 @@ async def test_status_compensation_during_rollback(shop: Shop) -> None:
 
 async def test_status_rolled_back_after_the_compensation(shop: Shop) -> None:
     shop.fails = {"b": ALWAYS}
-    assert (await shop.run(shop.flow().step("a", "do").on_failure("una", "do").step("b", "do")))["a"] == "rolled_back"
+    assert (await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do")))[
+        "a"
+    ] == "rolled_back"
 
 
 @pytest.mark.parametrize("operation", ["cancel", "abort"])

@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from shop import ALWAYS, Shop, Story
 
-from holdfast import Branch
-from holdfast.core.status import STEP_SHORTCUTS, STEP_TRANSITIONS, StepStatus
-from holdfast.store.reads import Step
+from holdfast import Branch, Retry, Undo
+from holdfast.core.model.status import STEP_SHORTCUTS, STEP_TRANSITIONS, StepStatus
+from holdfast.store.reads.instances import Step
 from running import until
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_pending_to_running_when_the_engine_starts_execution(shop: Shop) -> None:
     shop.fails = {"b": ALWAYS}
     shop.hold("unb", "una")
-    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do").on_failure("unb", "do")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do", undo=Undo("do", name="unb"))
     id = await shop.start(flow)
     await shop.begun("unb")
     before = await shop.look(id)
@@ -42,14 +42,14 @@ async def test_running_to_failed_when_the_handler_returns_an_error_in_classic_mo
 
 async def test_running_to_paused_when_retries_are_exhausted_in_dlq_mode(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS}
-    story = await shop.run(shop.flow(dlq=True).step("a", "do", retries=2))
+    story = await shop.run(shop.flow(dlq=True).step("a", "do", retry=Retry(attempts=2)))
     assert (story["a"], story.status, shop.log) == ("paused", "dlq", ["a", "a"])
 
 
 async def test_failed_to_compensation_when_the_engine_begins_rollback(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS}
     shop.hold("una")
-    id = await shop.start(shop.flow().step("a", "do").on_failure("una", "do"))
+    id = await shop.start(shop.flow().step("a", "do", undo=Undo("do", name="una")))
     await shop.begun("una")
     assert (await shop.look(id))["a"] == "compensation"
     shop.let_go("una")
@@ -58,7 +58,7 @@ async def test_failed_to_compensation_when_the_engine_begins_rollback(shop: Shop
 
 async def _compensated(shop: Shop, fails: int) -> Story:
     shop.fails = {"a": ALWAYS, "una": fails}
-    return await shop.run(shop.flow().step("a", "do").on_failure("una", "do", retries=2))
+    return await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una", retry=Retry(attempts=2))))
 
 
 async def test_compensation_to_rolled_back_when_it_succeeds(shop: Shop) -> None:
@@ -87,7 +87,7 @@ async def test_completed_to_compensation_and_rolled_back(shop: Shop) -> None:
     """Semantics 7: what had been completed goes the same way as what failed."""
     shop.fails = {"b": ALWAYS}
     shop.hold("una")
-    id = await shop.start(shop.flow().step("a", "do").on_failure("una", "do").step("b", "do"))
+    id = await shop.start(shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do"))
     await shop.begun("una")
     assert (await shop.look(id))["a"] == "compensation"
     shop.let_go("una")
@@ -124,7 +124,7 @@ async def _going_back(shop: Shop) -> str:
     shop.hold("unb")
     flow = shop.flow(version=2)
     for name in "abc":
-        flow = flow.step(name, "do").on_failure(f"un{name}", "do")
+        flow = flow.step(name, "do", undo=Undo("do", name=f"un{name}"))
     id = await shop.start(flow.step("d", "do"))
     await until(lambda: _has(shop, id, unb="running"))
     return id

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from shop import ALWAYS, Shop, Story
 
-from holdfast import Context, Engine, Flow
-from holdfast.runtime.committer import Options
+from holdfast import Context, Engine, Flow, Retry, Undo
+from holdfast.runtime.commit.committer import Options
 from holdfast.testing import advance
 from running import until
 
@@ -116,7 +116,7 @@ async def test_a_service_that_comes_later_picks_it_up(shop: Shop, service: Engin
 async def test_a_missing_handler_of_a_compensation_is_waited_for_too(shop: Shop, service: Engine) -> None:
     shop.fails = {"b": ALWAYS}
     undone: list[str] = []
-    flow = shop.flow().step("a", "do").on_failure("una", f"{shop.name}.undo").step("b", "do")
+    flow = shop.flow().step("a", "do", undo=Undo(f"{shop.name}.undo", name="una")).step("b", "do")
     story = await shop.run(flow)
     assert (story.status, story["a"]) == ("rolling_back", "compensation")
 
@@ -206,13 +206,13 @@ async def test_event_step_started(shop: Shop) -> None:
 
 async def test_event_step_failed(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS}
-    [event] = (await shop.run(shop.flow().step("a", "do", retries=2))).noted("step_failed")
+    [event] = (await shop.run(shop.flow().step("a", "do", retry=Retry(attempts=2)))).noted("step_failed")
     assert (event.node, event.detail["message"], event.detail["calls"]) == ("a", "a does not work", 2)
 
 
 async def test_event_compensation_started(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS}
-    story = await shop.run(shop.flow().step("a", "do").on_failure("una", "do"))
+    story = await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una")))
     [event] = story.noted("compensation_started")
     assert (event.node, event.detail["undoes"]) == ("una", story.step("a").id.replace("-", ""))
 
@@ -220,21 +220,25 @@ async def test_event_compensation_started(shop: Shop) -> None:
 async def test_event_compensation_retry(shop: Shop) -> None:
     """Called `compensation_retried` here, with the number of calls so far."""
     shop.fails = {"a": ALWAYS, "una": 2}
-    story = await shop.run(shop.flow().step("a", "do").on_failure("una", "do", retries=3))
+    story = await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una", retry=Retry(attempts=3))))
     assert [event.detail["calls"] for event in story.noted("compensation_retried")] == [1, 2]
 
 
 async def test_event_compensation_success(shop: Shop) -> None:
     """Called `compensation_completed` here."""
     shop.fails = {"a": ALWAYS}
-    story = await shop.run(shop.flow().step("a", "do").on_failure("una", "do"))
+    story = await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una")))
     assert [event.node for event in story.noted("compensation_completed")] == ["una"]
 
 
 async def test_event_compensation_success_after_retries(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS, "una": 2}
-    flow = shop.flow().step("zero", "do").on_failure("unzero", "do").step("a", "do")
-    story = await shop.run(flow.on_failure("una", "do", retries=3))
+    flow = (
+        shop.flow()
+        .step("zero", "do", undo=Undo("do", name="unzero"))
+        .step("a", "do", undo=Undo("do", name="una", retry=Retry(attempts=3)))
+    )
+    story = await shop.run(flow)
     done = story.noted("compensation_completed")
     assert [(event.node, event.detail.get("calls")) for event in done] == [("una", 3), ("unzero", None)]
 
@@ -242,7 +246,7 @@ async def test_event_compensation_success_after_retries(shop: Shop) -> None:
 async def test_event_compensation_max_retries_exceeded(shop: Shop) -> None:
     """Called `compensation_failed` here; it names the dead letter."""
     shop.fails = {"a": ALWAYS, "una": ALWAYS}
-    story = await shop.run(shop.flow().step("a", "do").on_failure("una", "do", retries=2))
+    story = await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una", retry=Retry(attempts=2))))
     [event] = story.noted("compensation_failed")
     assert (event.node, event.detail["letter"]) == ("una", story.letters[0].id.replace("-", ""))
     assert (event.detail["calls"], event.detail["message"]) == (2, "una does not work")
@@ -262,7 +266,7 @@ async def test_event_step_skipped_missing_handler(shop: Shop, service: Engine) -
 async def test_event_fields(shop: Shop) -> None:
     """instance_id by the question, step_name, status by the type, retry_count, error, timestamp."""
     shop.fails = {"a": 1}
-    story = await shop.run(shop.flow().step("a", "do", retries=2))
+    story = await shop.run(shop.flow().step("a", "do", retry=Retry(attempts=2)))
     [event] = story.noted("step_retried")
     assert (event.node, event.detail["calls"], event.detail["message"]) == ("a", 1, "a does not work")
     assert event.created_at >= story.instance.created_at  # type: ignore[operator]

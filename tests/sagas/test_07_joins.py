@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shop import ALWAYS, Shop
 
-from holdfast import Branch, Context, Engine, Flow
+from holdfast import Branch, Context, Engine, Flow, Undo
 from holdfast.errors import DefinitionError
 from running import until
 
@@ -93,7 +93,11 @@ async def test_a_branch_of_join_any_that_fails_inside_its_own_fork_just_loses(sh
     """Semantics 8, however deep the failure is: who stood beside it is told, and taken back should all fail later."""
     shop.fails = {"bad": ALWAYS, "after": ALWAYS}
     shop.hold("good", "beside")
-    both = Branch().fork("g", step("bad"), Branch().step("beside", "do_plainly").on_failure("unbeside", "do")).join("k")
+    both = (
+        Branch()
+        .fork("g", step("bad"), Branch().step("beside", "do_plainly", undo=Undo("do", name="unbeside")))
+        .join("k")
+    )
     id = await shop.start(shop.flow().fork("f", both, step("good")).join("j", "any").step("after", "do"))
     await shop.begun("bad", "good", "beside")
     await until(lambda: "beside" in shop.told)
@@ -107,7 +111,7 @@ async def test_a_branch_of_join_any_that_fails_inside_its_own_fork_just_loses(sh
 async def test_join_any_fails_when_all_its_branches_have_failed(shop: Shop) -> None:
     """Semantics 8: the join itself fails, and what came before is taken back."""
     shop.fails = {"bad": ALWAYS, "worse": ALWAYS}
-    flow = shop.flow().step("first", "do").on_failure("unfirst", "do")
+    flow = shop.flow().step("first", "do", undo=Undo("do", name="unfirst"))
     story = await shop.run(flow.fork("f", step("bad"), step("worse")).join("j", "any").step("after", "do"))
     assert (story.status, story["first"], "after" in story) == ("failed", "rolled_back", False)
     assert shop.log[-1] == "unfirst"
@@ -126,7 +130,7 @@ async def test_late_work_of_a_loser_is_kept_as_evidence_and_compensated(shop: Sh
     shop.hold("loser", "after")
     flow = (
         shop.flow()
-        .fork("f", step("winner"), Branch().step("loser", "do_plainly").on_failure("unloser", "do"))
+        .fork("f", step("winner"), Branch().step("loser", "do_plainly", undo=Undo("do", name="unloser")))
         .join("j", "any")
         .step("after", "do")
     )
@@ -142,7 +146,7 @@ async def test_late_work_of_a_loser_is_kept_as_evidence_and_compensated(shop: Sh
 async def test_a_race_leaves_the_queued_work_of_other_branches_alone(shop: Shop) -> None:
     """Whoever decides the race takes back what its losers have queued, and nothing else."""
     shop.hold("loser", "winner")
-    race = Branch().fork("race", step("winner"), step("loser").on_failure("unloser", "do")).join("won", "any")
+    race = Branch().fork("race", step("winner"), step("loser", undo=Undo("do", name="unloser"))).join("won", "any")
     queued = Branch().step("elsewhere", f"{shop.name}.elsewhere")
     id = await shop.start(shop.flow().fork("f", race, queued).join("j").step("after", "do"))
     await shop.begun("loser", "winner")

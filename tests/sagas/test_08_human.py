@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from shop import Shop, refusal
 
-from holdfast import Branch
+from holdfast import Branch, Undo
 from holdfast.store.tasks import Task
 
 pytestmark = pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_on_confirmation_the_step_is_confirmed_and_the_decision_logged(sho
 
 
 async def test_on_rejection_no_further_steps_are_executed_and_nothing_is_compensated(shop: Shop) -> None:
-    flow = shop.flow().step("process", "do").on_failure("unprocess", "do").human("approve").step("publish", "do")
+    flow = shop.flow().step("process", "do", undo=Undo("do", name="unprocess")).human("approve").step("publish", "do")
     id = (await shop.run(flow)).id
     await shop.engine.decide(await shop.task(id), by="ann", decision="rejected")
     await shop.settle()

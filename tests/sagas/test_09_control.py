@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shop import ALWAYS, Shop, Story, refusal
 
-from holdfast import Branch, Engine, Flow
+from holdfast import Branch, Engine, Flow, Undo
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ async def stop(shop: Shop, operation: str, id: str) -> Any:
 @BOTH
 async def test_active_steps_are_stopped_and_skipped(shop: Shop, operation: str) -> None:
     shop.hold("a")
-    id = await shop.start(shop.flow().step("a", "do").on_failure("una", "do"))
+    id = await shop.start(shop.flow().step("a", "do", undo=Undo("do", name="una")))
     await shop.begun("a")
     await stop(shop, operation, id)
     story = await shop.over(id)
@@ -48,7 +48,7 @@ async def test_a_plain_function_is_told_by_a_flag(shop: Shop, operation: str) ->
 async def test_all_parallel_steps_are_stopped_together(shop: Shop, operation: str) -> None:
     names = [f"p{n}" for n in range(5)]
     shop.hold(*names)
-    flow = shop.flow().step("start", "do").on_failure("unstart", "do")
+    flow = shop.flow().step("start", "do", undo=Undo("do", name="unstart"))
     flow = flow.fork("f", *(Branch().step(name, "do") for name in names)).join("j").step("final", "do")
     id = await shop.start(flow)
     await shop.begun(*names)
@@ -62,7 +62,12 @@ async def test_all_parallel_steps_are_stopped_together(shop: Shop, operation: st
 
 async def test_cancel_executes_the_rollback_chain_in_reverse_to_the_root(shop: Shop) -> None:
     """Semantics 8: save points do not stop a cancel."""
-    flow = shop.flow().step("a", "do").on_failure("una", "do").save_point("p").step("b", "do").on_failure("unb", "do")
+    flow = (
+        shop.flow()
+        .step("a", "do", undo=Undo("do", name="una"))
+        .save_point("p")
+        .step("b", "do", undo=Undo("do", name="unb"))
+    )
     id = (await shop.run(flow.human("h"))).id
     await stop(shop, "cancel", id)
     story = await shop.over(id)
@@ -72,7 +77,7 @@ async def test_cancel_executes_the_rollback_chain_in_reverse_to_the_root(shop: S
 
 async def test_cancel_ends_failed_if_a_compensation_fails(shop: Shop) -> None:
     shop.fails = {"unb": ALWAYS}
-    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do").on_failure("unb", "do")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do", undo=Undo("do", name="unb"))
     id = (await shop.run(flow.human("h"))).id
     await stop(shop, "cancel", id)
     story = await shop.over(id)
@@ -82,7 +87,7 @@ async def test_cancel_ends_failed_if_a_compensation_fails(shop: Shop) -> None:
 async def test_a_step_that_answers_although_it_was_told_is_compensated(shop: Shop) -> None:
     """Semantics 8: a cancel awaits the result of a running step: completed, it is compensated."""
     shop.hold("a")
-    id = await shop.start(shop.flow().step("a", "do_plainly").on_failure("una", "do"))
+    id = await shop.start(shop.flow().step("a", "do_plainly", undo=Undo("do", name="una")))
     await shop.begun("a")
     await stop(shop, "cancel", id)
     story = await shop.over(id)
@@ -90,7 +95,7 @@ async def test_a_step_that_answers_although_it_was_told_is_compensated(shop: Sho
 
 
 async def test_abort_compensates_nothing(shop: Shop) -> None:
-    flow = shop.flow().step("a", "do").on_failure("una", "do").human("h")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).human("h")
     id = (await shop.run(flow)).id
     await stop(shop, "abort", id)
     story = await shop.over(id)
@@ -101,9 +106,9 @@ async def test_abort_compensates_nothing(shop: Shop) -> None:
 async def test_cancel_cascades_to_a_sub_flow_and_waits_for_it(shop: Shop) -> None:
     """Semantics 8: terminal children stay terminal, running ones are cancelled with their parent."""
     await shop.engine.publish(
-        Flow(f"{shop.name}.child").step("c", "do").on_failure("unc", "do").human("child_waits").build()
+        Flow(f"{shop.name}.child").step("c", "do", undo=Undo("do", name="unc")).human("child_waits").build()
     )
-    flow = shop.flow().step("a", "do").on_failure("una", "do").sub_flow("sub", f"{shop.name}.child")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).sub_flow("sub", f"{shop.name}.child")
     id = (await shop.run(flow)).id
     assert shop.log == ["a", "c"]
     await stop(shop, "cancel", id)
@@ -114,9 +119,9 @@ async def test_cancel_cascades_to_a_sub_flow_and_waits_for_it(shop: Shop) -> Non
 
 async def test_abort_compensates_nothing_in_a_sub_flow_either(shop: Shop) -> None:
     await shop.engine.publish(
-        Flow(f"{shop.name}.child").step("c", "do").on_failure("unc", "do").human("child_waits").build()
+        Flow(f"{shop.name}.child").step("c", "do", undo=Undo("do", name="unc")).human("child_waits").build()
     )
-    flow = shop.flow().step("a", "do").on_failure("una", "do").sub_flow("sub", f"{shop.name}.child")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).sub_flow("sub", f"{shop.name}.child")
     id = (await shop.run(flow)).id
     await stop(shop, "abort", id)
     await shop.settle()
@@ -184,7 +189,7 @@ async def _ended(shop: Shop, status: str) -> Story:
 
 @BOTH
 async def test_a_suspended_instance_can_be_stopped(shop: Shop, operation: str) -> None:
-    id = (await shop.run(shop.flow().step("a", "do").on_failure("una", "do").human("h"))).id
+    id = (await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una")).human("h"))).id
     await shop.engine.suspend(id)
     await stop(shop, operation, id)
     assert (await shop.over(id)).status == RESULT[operation]
@@ -193,7 +198,7 @@ async def test_a_suspended_instance_can_be_stopped(shop: Shop, operation: str) -
 @BOTH
 async def test_an_instance_in_dlq_can_be_stopped(shop: Shop, operation: str) -> None:
     shop.fails = {"b": ALWAYS}
-    story = await shop.run(shop.flow(dlq=True).step("a", "do").on_failure("una", "do").step("b", "do"))
+    story = await shop.run(shop.flow(dlq=True).step("a", "do", undo=Undo("do", name="una")).step("b", "do"))
     await stop(shop, operation, story.id)
     ended = await shop.over(story.id)
     assert (ended.status, ended["b"], ended.letters) == (RESULT[operation], "skipped", [])
@@ -204,7 +209,7 @@ async def test_an_instance_that_rolls_back_can_only_be_aborted(shop: Shop) -> No
     """Semantics 7: what was not taken back stays as it is and says so."""
     shop.fails = {"b": ALWAYS}
     shop.hold("unb")
-    flow = shop.flow().step("a", "do").on_failure("una", "do").step("b", "do").on_failure("unb", "do")
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una")).step("b", "do", undo=Undo("do", name="unb"))
     id = await shop.start(flow)
     await shop.begun("unb")
     assert await refusal(stop(shop, "cancel", id)) == "INSTANCE_ROLLING_BACK"
@@ -227,14 +232,14 @@ async def test_pending_steps_become_skipped(shop: Shop, operation: str) -> None:
 
 
 async def test_completed_steps_become_rolled_back_after_a_cancel(shop: Shop) -> None:
-    id = (await shop.run(shop.flow().step("a", "do").on_failure("una", "do").human("h"))).id
+    id = (await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una")).human("h"))).id
     await stop(shop, "cancel", id)
     assert (await shop.over(id))["a"] == "rolled_back"
 
 
 async def test_completed_steps_become_failed_if_their_compensation_fails(shop: Shop) -> None:
     shop.fails = {"una": ALWAYS}
-    id = (await shop.run(shop.flow().step("a", "do").on_failure("una", "do").human("h"))).id
+    id = (await shop.run(shop.flow().step("a", "do", undo=Undo("do", name="una")).human("h"))).id
     await stop(shop, "cancel", id)
     assert (await shop.over(id))["a"] == "failed"
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from shop import ALWAYS, Shop, Story, refusal
 
-from holdfast import Branch, Context, DoNotRetry, Engine
+from holdfast import Branch, Context, DoNotRetry, Engine, Retry, Undo
 from holdfast.testing import failpoint
 from running import until
 
@@ -19,8 +19,12 @@ pytestmark = pytest.mark.anyio
 async def dead(shop: Shop, input: Any = None) -> Story:
     """An instance in DLQ mode whose second step has failed."""
     shop.fails = {"b": ALWAYS, **shop.fails}
-    flow = shop.flow(dlq=True).step("a", "do").on_failure("una", "do").step("b", "do", retries=2)
-    return await shop.run(flow.on_failure("unb", "do").step("c", "do"), input)
+    flow = (
+        shop.flow(dlq=True)
+        .step("a", "do", undo=Undo("do", name="una"))
+        .step("b", "do", undo=Undo("do", name="unb"), retry=Retry(attempts=2))
+    )
+    return await shop.run(flow.step("c", "do"), input)
 
 
 # --- 11.2 configuration -----------------------------------------------------------------------------------------------
@@ -145,7 +149,7 @@ async def test_the_fields_of_a_record(shop: Shop, field: str, expected: Any) -> 
 async def test_behaviour_of_an_instance_out_of_time_its_open_steps_are_paused(shop: Shop) -> None:
     """Decision 0014: the text knows no time limit of an instance; here it ends where a person can go on."""
     shop.hold("slow")
-    flow = shop.flow(dlq=True, timeout=60).step("a", "do").on_failure("una", "do")
+    flow = shop.flow(dlq=True, timeout=60).step("a", "do", undo=Undo("do", name="una"))
     id = await shop.start(flow.fork("f", Branch().step("slow", "do"), Branch().human("h")).join("j").step("end", "do"))
     await shop.begun("slow")
     await shop.pass_time(61)
@@ -168,8 +172,8 @@ async def test_behaviour_of_an_instance_out_of_time_its_open_steps_are_paused(sh
 @pytest.mark.parametrize("then", ["resume", "cancel"])
 async def test_behaviour_of_an_instance_out_of_time_what_succeeds_late_has_happened(shop: Shop, then: str) -> None:
     shop.hold("slow")
-    flow = shop.flow(dlq=True, timeout=60).step("a", "do").on_failure("una", "do")
-    id = await shop.start(flow.step("slow", "do_plainly").on_failure("unslow", "do").step("end", "do"))
+    flow = shop.flow(dlq=True, timeout=60).step("a", "do", undo=Undo("do", name="una"))
+    id = await shop.start(flow.step("slow", "do_plainly", undo=Undo("do", name="unslow")).step("end", "do"))
     await shop.begun("slow")
     await shop.pass_time(61)
     story = await shop.until_status(id, "dlq")
@@ -191,8 +195,10 @@ async def test_behaviour_of_an_instance_out_of_time_what_succeeds_late_has_happe
 async def broken(shop: Shop) -> Story:
     """The compensation of the step before the failed one is out of calls."""
     shop.fails = {"ship": ALWAYS, "refund": ALWAYS}
-    flow = shop.flow().step("first", "do").on_failure("unfirst", "do")
-    return await shop.run(flow.step("charge", "do").on_failure("refund", "do", retries=0).step("ship", "do"))
+    flow = shop.flow().step("first", "do", undo=Undo("do", name="unfirst"))
+    return await shop.run(
+        flow.step("charge", "do", undo=Undo("do", name="refund", retry=Retry(attempts=0))).step("ship", "do")
+    )
 
 
 async def test_a_compensation_out_of_calls_leaves_a_record(shop: Shop) -> None:
@@ -396,7 +402,9 @@ async def again(shop: Shop, story: Story, **options: Any) -> Story:
 async def test_use_case_transient_failures(shop: Shop) -> None:
     """The gateway does not answer, and later it does: nothing needs to be changed."""
     shop.raises = {"pay": TimeoutError("the gateway does not answer")}
-    story = await shop.run(shop.flow(dlq=True).step("pay", "do", retries=3).step("ship", "do"), {"amount": 5})
+    story = await shop.run(
+        shop.flow(dlq=True).step("pay", "do", retry=Retry(attempts=3)).step("ship", "do"), {"amount": 5}
+    )
     assert (story.status, story.letters[0].error["code"], shop.log) == ("dlq", "TimeoutError", ["pay"] * 3)
     shop.raises = {}
     story = await again(shop, story)
@@ -433,7 +441,7 @@ async def test_use_case_infrastructure_failures(shop: Shop) -> None:
 async def test_use_case_rate_limiting(shop: Shop) -> None:
     """The other side refuses for today: further calls would only make it worse, so a person says when to go on."""
     shop.raises = {"call": DoNotRetry("no calls are left today")}
-    story = await shop.run(shop.flow(dlq=True).step("call", "do", retries=5, retry_delay=1))
+    story = await shop.run(shop.flow(dlq=True).step("call", "do", retry=Retry(attempts=5, delay=1)))
     assert (story.status, story.letters[0].error["message"], shop.log) == ("dlq", "no calls are left today", ["call"])
     await shop.pass_time(86_400)
     assert shop.log == ["call"]
@@ -556,8 +564,10 @@ async def test_a_letter_that_goes_stale_meanwhile_holds_up_no_other(shop: Shop) 
 
 async def test_two_dead_compensations_are_put_back_at_once(shop: Shop) -> None:
     shop.fails = {"ship": ALWAYS, "refund": ALWAYS, "release": ALWAYS}
-    flow = shop.flow().step("reserve", "do").on_failure("release", "do", retries=0)
-    story = await shop.run(flow.step("charge", "do").on_failure("refund", "do", retries=0).step("ship", "do"))
+    flow = shop.flow().step("reserve", "do", undo=Undo("do", name="release", retry=Retry(attempts=0)))
+    story = await shop.run(
+        flow.step("charge", "do", undo=Undo("do", name="refund", retry=Retry(attempts=0))).step("ship", "do")
+    )
     shop.fails = {}
     done = await shop.engine.replay_dead_letters([letter.id for letter in story.letters], by="ops")
     await shop.settle()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shop import ALWAYS, Shop, Story
 
-from holdfast import Branch
+from holdfast import Branch, Retry, Undo
 
 pytestmark = pytest.mark.anyio
 
@@ -17,10 +17,10 @@ BOTH_MODES = pytest.mark.parametrize("dlq", [False, True], ids=["classic", "dlq"
 async def failing(shop: Shop, *, dlq: bool, save_point: bool = False, **options: Any) -> Story:
     """`first` and `second` succeed, `bad` fails; the first two can be undone."""
     shop.fails = {"bad": ALWAYS, **shop.fails}
-    flow = shop.flow(dlq=dlq).step("first", "do").on_failure("unfirst", "do")
+    flow = shop.flow(dlq=dlq).step("first", "do", undo=Undo("do", name="unfirst"))
     if save_point:
         flow = flow.save_point("point")
-    flow = flow.step("second", "do").on_failure("unsecond", "do").step("bad", "do", **options)
+    flow = flow.step("second", "do", undo=Undo("do", name="unsecond")).step("bad", "do", **options)
     return await shop.run(flow)
 
 
@@ -43,7 +43,7 @@ async def test_handler_error_dlq_the_step_pauses_with_a_record(shop: Shop) -> No
 
 async def test_compensation_error_classic_the_step_remains_in_compensation_and_the_counter_rises(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS, "una": 1}
-    flow = shop.flow().step("a", "do").on_failure("una", "do", retries=2, retry_delay=60)
+    flow = shop.flow().step("a", "do", undo=Undo("do", name="una", retry=Retry(attempts=2, delay=60)))
     story = await shop.run(flow)
     assert (story["a"], story["una"], story.step("una").attempts) == ("compensation", "running", 1)
     await shop.pass_time(61)
@@ -60,13 +60,13 @@ async def test_compensation_error_dlq_is_not_applicable(shop: Shop) -> None:
 
 
 async def test_retries_exhausted_classic_rolls_back_to_the_save_point(shop: Shop) -> None:
-    story = await failing(shop, dlq=False, save_point=True, retries=3)
+    story = await failing(shop, dlq=False, save_point=True, retry=Retry(attempts=3))
     assert shop.log == ["first", "second", *["bad"] * 3, "unsecond"]
     assert (story["first"], story["second"]) == ("completed", "rolled_back")
 
 
 async def test_retries_exhausted_dlq_pauses_and_leaves_nothing_queued(shop: Shop) -> None:
-    story = await failing(shop, dlq=True, retries=3)
+    story = await failing(shop, dlq=True, retry=Retry(attempts=3))
     await shop.pass_time(86_400)
     assert (story["bad"], story.status, shop.log.count("bad")) == ("paused", "dlq", 3)
 
@@ -74,12 +74,12 @@ async def test_retries_exhausted_dlq_pauses_and_leaves_nothing_queued(shop: Shop
 # --- no compensation defined ------------------------------------------------------------------------------------------
 
 
-async def test_no_on_failure_defined_classic_the_step_is_rolled_back(shop: Shop) -> None:
+async def test_no_compensation_defined_classic_the_step_is_rolled_back(shop: Shop) -> None:
     story = await failing(shop, dlq=False)
     assert (story["bad"], "unbad" in story) == ("rolled_back", False)
 
 
-async def test_no_on_failure_defined_dlq_the_step_pauses(shop: Shop) -> None:
+async def test_no_compensation_defined_dlq_the_step_pauses(shop: Shop) -> None:
     story = await failing(shop, dlq=True)
     assert (story["bad"], story.status) == ("paused", "dlq")
 
@@ -104,7 +104,7 @@ async def test_save_point_found_dlq_is_not_applicable(shop: Shop) -> None:
 
 async def stopped(shop: Shop, operation: str, *, dlq: bool) -> Story:
     shop.hold("second")
-    flow = shop.flow(dlq=dlq).step("first", "do").on_failure("unfirst", "do").step("second", "do")
+    flow = shop.flow(dlq=dlq).step("first", "do", undo=Undo("do", name="unfirst")).step("second", "do")
     id = await shop.start(flow)
     await shop.begun("second")
     await getattr(shop.engine, operation)(id)
@@ -131,7 +131,7 @@ async def test_abort_operation_the_step_is_skipped_without_compensation(shop: Sh
 
 
 def _forked(shop: Shop, *, dlq: bool) -> Any:
-    branches = Branch().step("good", "do").on_failure("ungood", "do"), Branch().step("bad", "do")
+    branches = Branch().step("good", "do", undo=Undo("do", name="ungood")), Branch().step("bad", "do")
     return shop.flow(dlq=dlq).fork("f", *branches).join("j").step("after", "do")
 
 
@@ -170,7 +170,11 @@ async def test_requeue_dlq_the_instance_runs_and_the_join_goes_on(shop: Shop) ->
 
 async def test_promise_the_same_input_gives_the_same_transitions(shop: Shop) -> None:
     shop.fails = {"bad": ALWAYS}
-    flow = shop.flow().step("a", "do", retries=2).on_failure("una", "do").step("bad", "do", retries=2)
+    flow = (
+        shop.flow()
+        .step("a", "do", undo=Undo("do", name="una"), retry=Retry(attempts=2))
+        .step("bad", "do", retry=Retry(attempts=2))
+    )
     first, second = await shop.run(flow, {"n": 1}), await shop.run(input={"n": 1})
     assert [(e.type, e.node) for e in first.events] == [(e.type, e.node) for e in second.events]
     assert first.statuses == second.statuses
@@ -178,14 +182,18 @@ async def test_promise_the_same_input_gives_the_same_transitions(shop: Shop) -> 
 
 async def test_promise_retries_and_compensations_are_predictable(shop: Shop) -> None:
     shop.fails = {"a": 1, "una": 1, "bad": ALWAYS}
-    flow = shop.flow().step("a", "do", retries=2).on_failure("una", "do", retries=2).step("bad", "do", retries=3)
+    flow = (
+        shop.flow()
+        .step("a", "do", undo=Undo("do", name="una", retry=Retry(attempts=2)), retry=Retry(attempts=2))
+        .step("bad", "do", retry=Retry(attempts=3))
+    )
     await shop.run(flow)
     assert shop.log == ["a", "a", "bad", "bad", "bad", "una", "una"]
 
 
 async def test_promise_non_idempotent_steps_execute_at_most_once(shop: Shop) -> None:
     shop.fails = {"a": ALWAYS}
-    await shop.run(shop.flow(retries=9).step("a", "do", idempotent=False))
+    await shop.run(shop.flow(attempts=9).step("a", "do", idempotent=False))
     assert shop.log == ["a"]
 
 

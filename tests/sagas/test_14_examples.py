@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from shop import ALWAYS, Shop
 
-from holdfast import Branch, Flow
+from holdfast import Branch, Flow, Undo
 
 pytestmark = pytest.mark.anyio
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.anyio
 def order_saga(shop: Shop) -> Flow:
     return (
         shop.flow()
-        .step("reserve_funds", "do").on_failure("refund_funds", "do")
-        .step("ship_order", "do").on_failure("cancel_shipping", "do")
+        .step("reserve_funds", "do", undo=Undo("do", name="refund_funds"))
+        .step("ship_order", "do", undo=Undo("do", name="cancel_shipping"))
         .step("notify_user", "do")
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ async def test_basic_saga_when_ship_order_fails(shop: Shop) -> None:
 
 
 def smart_order_saga(shop: Shop) -> Flow:
-    restock = Branch().step("restock_item", "do").on_failure("notify_out_of_stock", "do")
+    restock = Branch().step("restock_item", "do", undo=Undo("do", name="notify_out_of_stock"))
     digital = Branch().condition(
         "check_digital", "input.product_type == 'digital'", Branch().step("prepare_physical", "do")
     )
@@ -48,10 +48,10 @@ def smart_order_saga(shop: Shop) -> Flow:
         shop.flow()
         .step("validate_order", "do")
         .condition("check_inventory", "input.inventory_count > 0", restock)
-        .then("process_payment", "do").on_failure("refund_payment", "do")
+        .then("process_payment", "do", undo=Undo("do", name="refund_payment"))
         .fork(
             "fulfillment",
-            Branch().step("ship_item", "do").on_failure("cancel_shipment", "do"),
+            Branch().step("ship_item", "do", undo=Undo("do", name="cancel_shipment")),
             digital.then("deliver_digital", "do"),
         )
         .join("fulfillment_join", "all")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Branch, Context, DoNotRetry, Engine, Flow
+from holdfast import Branch, Context, DoNotRetry, Engine, Flow, Retry, Undo
 from running import Evidence
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ class Cast:
 
 
 def branch(name: str, handler: str) -> Branch:
-    return Branch().step(name, handler, retries=5).on_failure(f"un_{name}", "undo")
+    return Branch().step(name, handler, undo=Undo("undo", name=f"un_{name}"), retry=Retry(attempts=5))
 
 
 async def statuses(engine: Engine, id: str) -> dict[str, str]:

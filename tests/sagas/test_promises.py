@@ -8,21 +8,21 @@ import msgspec
 import pytest
 from promises import Call, Row, Tale, backwards, behind, check, fork_depths, racing, succeeded
 
-from holdfast import Branch, Flow
+from holdfast import Branch, Flow, Retry, Undo
 
 
 def step(name: str) -> Branch:
-    return Branch().step(name, "work").on_failure(f"un-{name}", "undo")
+    return Branch().step(name, "work", undo=Undo("undo", name=f"un-{name}"))
 
 
 FLOW = (
     Flow("order")
-    .step("a", "work").on_failure("un-a", "undo")
+    .step("a", "work", undo=Undo("undo", name="un-a"))
     .save_point("point")
-    .fork("fork", step("b").step("b2", "work").on_failure("un-b2", "undo"), step("c"))
+    .fork("fork", step("b").step("b2", "work", undo=Undo("undo", name="un-b2")), step("c"))
     .join("join")
     .condition("big", "input.n > 1", step("small"))
-    .step("last", "work").on_failure("un-last", "undo")
+    .step("last", "work", undo=Undo("undo", name="un-last"))
     .build()
 )  # fmt: skip
 CALLED = ["a", "b", "c", "b2", "last"]
@@ -202,7 +202,7 @@ def test_a_second_call_of_a_step_that_has_one() -> None:
 
 
 def test_a_step_that_may_not_be_repeated_has_one_call_whatever_its_retries_say() -> None:
-    once = Flow("once").step("a", "work", retries=3, idempotent=False).build()
+    once = Flow("once").step("a", "work", retry=Retry(attempts=3), idempotent=False).build()
     rows = [Row("a", "forward", 0, "completed", "completed", (1, 0), (2, 0), calls=2)]
     calls = [Call(n, "a", n, what, 1) for n, what in ((1, "begun"), (2, "begun"), (2, "done"))]
     with pytest.raises(AssertionError, match="a has 1 calls"):
@@ -266,7 +266,7 @@ def test_a_step_that_ran_again_after_a_pause() -> None:
 
 
 def test_a_step_that_succeeded_twice_in_one_run() -> None:
-    twice = Flow("twice").step("a", "work", retries=2).build()
+    twice = Flow("twice").step("a", "work", retry=Retry(attempts=2)).build()
     rows = [Row("a", "forward", 0, "completed", "completed", (1, 0), (2, 0), calls=2)]
     calls = [Call(2 * n + (what == "done"), "a", n, what, 1) for n in (1, 2) for what in ("begun", "done")]
     with pytest.raises(AssertionError, match="a succeeded 2 times in 1 runs"):

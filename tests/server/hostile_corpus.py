@@ -156,7 +156,7 @@ QUERIES: dict[str, list[str]] = {
         "key=" + "x" * 501, "business_key=%00", "subject=%00", "flow=%FF%00",
     ],
     "/api/v1/tasks": ["mine=maybe", "mine=true&role=x", "instance=x", "status=x", "role=" + "x" * 201, "assignee=%00"],
-    "/api/v1/dead-letters": ["instance=1", "reason=%00", "source=" + "x" * 300, "limit=1000"],
+    "/api/v1/dead-letters": ["instance=1", "with_reason=%00", "since=1", "source=" + "x" * 300, "limit=1000"],
     "/api/v1/definitions": ["cursor=x", "limit=x"],
     "/api/v1/definitions/orders/versions/0": [""],
     "/api/v1/definitions/orders/versions/-1": [""],

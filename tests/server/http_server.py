@@ -15,8 +15,8 @@ from starlette.requests import Request
 
 from holdfast import Engine
 from holdfast.errors import Unauthenticated
+from holdfast.server.access.identity import Identity
 from holdfast.server.app import create_app
-from holdfast.server.identity import Identity
 from holdfast.server.settings import ServerSettings
 from running import until
 

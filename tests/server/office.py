@@ -12,7 +12,7 @@ import httpx2
 from http_server import Served, served
 
 from holdfast import Context, Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 
 FILE = Path(__file__).with_name("office.yaml")
 EXECUTE = "orders:approve:execute"

@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from holdfast import Context, DoNotRetry, Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 from holdfast.errors import Unauthenticated
+from holdfast.server.access.identity import DEVELOPMENT, Identity
 from holdfast.server.app import create_app
-from holdfast.server.identity import DEVELOPMENT, Identity
 from holdfast.server.settings import ServerSettings
 
 TENANT = "acme"

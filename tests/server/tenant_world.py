@@ -21,13 +21,13 @@ from psycopg import sql
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast import Context, DoNotRetry, Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 from holdfast.server.app import create_app
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
 from holdfast.server.auth.chain import Chain
 from holdfast.server.auth.keyring import SCOPES, Keyring
 from holdfast.server.settings import ServerSettings
-from holdfast.store.standing import StandingSession
+from holdfast.store.pg.reconnecting import StandingSession
 
 NAMES = ("acme", "globex")
 BOTH = tuple(f"both-{n}" for n in range(4))  # keys of starts that both companies have used

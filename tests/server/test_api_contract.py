@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from holdfast import Engine
+from holdfast.server.access.identity import DEVELOPMENT, Identity
+from holdfast.server.access.scopes import ALL, Scope, scopes_of
 from holdfast.server.app import create_app
-from holdfast.server.identity import DEVELOPMENT, Identity
-from holdfast.server.pages import Listing
-from holdfast.server.scopes import ALL, Scope, scopes_of
+from holdfast.server.http.pages import Listing
 
 TESTS = Path(__file__).parent
 DOCS = TESTS.parent.parent / "docs" / "api.md"

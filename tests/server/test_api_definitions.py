@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from api_flows import DECISION, REVIEW_YAML, clerk, get, operator, post
 from http_server import Served
 
-from holdfast.server.pages import Listing
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.model import Graph
+from holdfast.runtime import publishing
+from holdfast.server import publications
+from holdfast.server.http.pages import Listing
 
 pytestmark = pytest.mark.anyio
 
@@ -142,6 +147,28 @@ async def test_lists_have_pages(server: Served) -> None:
         await post(client, "definitions", body={**DECISION, "name": f"other-{version}"})
     assert await _all(client, "definitions", 3) == ["decision 3", "other-1 1", "other-2 1", "other-3 1"]
     assert await _all(client, "definitions/decision/versions", 2) == ["decision 3", "decision 2", "decision 1"]
+
+
+@pytest.mark.parametrize("how", ["definitions", "definitions?dry_run=true"])
+async def test_nobody_waits_for_a_definition_to_be_compiled(
+    server: Served, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A large one takes seconds."""
+    compiled: list[str] = []
+
+    def off_the_loop(graph: Graph) -> Any:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        compiled.append(graph.name)
+        return compile_graph(graph)
+
+    client = await operator(server)
+    for module in (publishing, publications):
+        monkeypatch.setattr(module, "compile_graph", off_the_loop)
+    await post(client, how, body=DECISION)
+    answer = await client.post(f"/api/v1/{how}", content=REVIEW_YAML, headers=YAML)
+    assert answer.is_success, answer.text
+    assert set(compiled) == {"decision", "orders.review"}
 
 
 async def test_pages_hold_what_is_shared_behind_what_is_the_tenants_own(server: Served) -> None:

@@ -173,12 +173,14 @@ async def test_a_dead_effect_is_replayed_and_delivered(flows: Served) -> None:
         dead = await until(lambda: effect("dead_letter"))
         assert (dead["attempts"], dead["kind"], dead["instance_id"]) == (1, "tell", id)
         stranger = await operator(flows, tenant="other")
-        assert (await post(stranger, f"effects/{dead['id']}/replay", 404))["code"] == "EFFECT_NOT_DEAD"
+        assert (await post(stranger, f"effects/{dead['id']}/replay", 404))["code"] == "EFFECT_UNKNOWN"
         up.append(True)
         replayed = await post(client, f"effects/{dead['id']}/replay", 200, {"reason": "They are back."})
         assert (replayed["id"], replayed["key"]) == (dead["id"], dead["key"])
         done = await until(lambda: effect("completed"))
         assert (done["attempts"], len(heard)) == (2, 1)
+        refused = await post(client, f"effects/{dead['id']}/replay", 409)
+        assert (refused["code"], refused["facts"]) == ("EFFECT_NOT_DEAD", {"status": "completed"})
     events = (await get(client, f"instances/{id}/events"))["items"]
     assert ("effect_replayed", "olga") in {(e["type"], e["actor"]) for e in events}
 
@@ -186,4 +188,4 @@ async def test_a_dead_effect_is_replayed_and_delivered(flows: Served) -> None:
 async def test_an_effect_that_is_not_there_cannot_be_replayed(flows: Served) -> None:
     client = await operator(flows)
     id = (await start(client))["id"]
-    assert (await post(client, f"effects/{id}/replay", 404))["code"] == "EFFECT_NOT_DEAD"
+    assert (await post(client, f"effects/{id}/replay", 404))["code"] == "EFFECT_UNKNOWN"

@@ -9,7 +9,8 @@ import pytest
 from api_flows import clerk, decide, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
-from holdfast.server.pages import Listing
+from holdfast import Flow
+from holdfast.server.http.pages import Listing
 
 pytestmark = pytest.mark.anyio
 
@@ -89,6 +90,36 @@ async def test_a_signal_moves_the_instance_and_a_repeat_counts_once(flows: Serve
     assert [e["actor"] for e in events if e["type"] == "event_received"] == ["carla"]
 
 
+async def test_a_signal_sent_right_after_the_start_is_kept_for_its_step(flows: Served) -> None:
+    """The step before the wait has not begun when the signal comes; one that no step takes is refused all the same."""
+    client = await clerk(flows)
+    await flows.engine.for_org("acme").publish(Flow("order").step("pack", "pack").wait_event("paid").build())
+    id = (await start(client, "order"))["id"]
+    problem = await post(client, f"instances/{id}/signals", 422, {"event": "paid", "early": False})
+    assert problem["code"] == "EVENT_NOT_EXPECTED"
+    kept = await post(client, f"instances/{id}/signals", 200, {"event": "paid", "payload": {"by": "card"}})
+    assert kept["status"] == "running"
+    problem = await post(client, f"instances/{id}/signals", 422, {"event": "piad"})
+    assert problem["code"] == "EVENT_NOT_EXPECTED"
+    flows.engine.register("pack", lambda ctx, data: data)
+    await flows.engine.drain()
+    ended = await get(client, f"instances/{id}")
+    assert (ended["status"], ended["data"]) == ("completed", {"by": "card"})
+    assert (await post(client, f"instances/{id}/signals", 409, {"event": "paid"}))["code"] == "INSTANCE_OVER"
+
+
+async def test_a_signal_for_a_suspended_instance_is_kept_for_its_resume(flows: Served) -> None:
+    client = await clerk(flows)
+    id = (await start(client, "parcel"))["id"]
+    await flows.engine.drain()
+    await flows.engine.for_org("acme").suspend(id)
+    assert (await post(client, f"instances/{id}/signals", 200, {"event": "arrived"}))["status"] == "suspended"
+    await flows.engine.for_org("acme").resume(id)
+    await flows.engine.drain()
+    steps = (await get(client, f"instances/{id}/steps"))["items"]
+    assert (steps[0]["name"], steps[0]["outcome"]) == ("travel", "arrived")
+
+
 async def test_a_signal_names_the_version_it_is_meant_for(flows: Served) -> None:
     client = await clerk(flows)
     id = (await start(client, "parcel"))["id"]
@@ -132,6 +163,16 @@ async def test_a_list_is_filtered_and_paged(flows: Served) -> None:
     assert await _ids(carla, attribute="word=1") == []
     assert await _ids(carla, since="2020-01-01T00:00:00Z") == newest_first
     assert await _ids(carla, since="2120-01-01T00:00:00+01:00") == []
+    assert await _ids(carla, until="2020-01-01T00:00:00Z") == []
+    acme = flows.engine.for_org("acme")
+    await acme.suspend(ids[0], by="ann", reason="audit")
+    await acme.force_fail(ids[1], by="ann")
+    assert await _ids(carla, with_reason="audit") == [ids[0]]
+    assert await _ids(carla, error="FORCED") == [ids[1]]
+    assert await _ids(carla, status="failed", ended_since="2020-01-01T00:00:00Z") == [ids[1]]
+    assert await _ids(carla, status="failed", ended_until="2020-01-01T00:00:00Z") == []
+    [token] = (await acme.runtime(ids[2])).resume_pointer
+    assert await _ids(carla, step=token["node"], status="running") == [ids[4], ids[3], ids[2]]
 
 
 async def test_filters_that_mean_nothing_are_refused(flows: Served) -> None:
@@ -144,6 +185,9 @@ async def test_filters_that_mean_nothing_are_refused(flows: Served) -> None:
         {"since": "yesterday"},
         {"since": "2026-01-01"},
         {"since": "1700000000"},
+        {"ended_since": "today"},
+        {"step": "a\0b"},
+        {"ended_since": "2026-01-01T00:00:00Z"},
         {"attribute": "no-sign"},
         {"attribute": ["a=1", "a=2"]},
         {"cursor": "%"},
@@ -152,7 +196,7 @@ async def test_filters_that_mean_nothing_are_refused(flows: Served) -> None:
         {"flow": "a\0b"},
     ):
         problem = await get(client, "instances", 422, **query)
-        assert problem["code"] in ("REQUEST_INVALID", "CURSOR_INVALID", "FILTER_INVALID"), query
+        assert problem["code"] in ("REQUEST_INVALID", "CURSOR_INVALID", "FILTER_INVALID", "SEARCH_TOO_WIDE"), query
 
 
 async def test_a_cursor_belongs_to_one_list_of_one_tenant(flows: Served) -> None:
@@ -190,6 +234,7 @@ async def test_steps_events_and_the_timeline_tell_what_happened(flows: Served) -
     steps = await _all(client, f"instances/{id}/steps", 1)
     assert [step["name"] for step in steps] == ["ask", "do", "end"]
     assert steps[1]["output"] == {"done": True}
+    assert [(step["failed"], step["undo"]) for step in steps] == [(False, None)] * 3
     events = await _all(client, f"instances/{id}/events", 2)
     assert events == (await get(client, f"instances/{id}/events", limit=200))["items"]
     assert events[0]["type"] == "instance_started"

@@ -9,9 +9,9 @@ import pytest
 from api_flows import REVIEW_YAML, clerk, get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 from holdfast.errors import Refused
-from holdfast.runtime import inbox
+from holdfast.runtime.people import inbox
 
 pytestmark = pytest.mark.anyio
 

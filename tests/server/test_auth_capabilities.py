@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
+from holdfast.server.access.identity import Identity
 from holdfast.server.auth.capabilities import FromClaims, RoleMap, covers, granted, has_all, has_any
 from holdfast.server.auth.cedar import CedarPolicies
-from holdfast.server.identity import Identity
 
 pytestmark = pytest.mark.anyio
 

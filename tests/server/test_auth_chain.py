@@ -17,14 +17,14 @@ from http_server import listening
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError, Unauthenticated
+from holdfast.server.access.identity import CurrentIdentity, Identity, current_identity
 from holdfast.server.auth.capabilities import RoleMap
 from holdfast.server.auth.chain import Chain, credentials, open_chain
 from holdfast.server.auth.jwt import JwtAuthenticator
 from holdfast.server.auth.keyring import Keyring
 from holdfast.server.auth.settings import AuthSettings
-from holdfast.server.identity import CurrentIdentity, Identity, current_identity
-from holdfast.server.problems import tell_problems
-from holdfast.store.standing import StandingSession
+from holdfast.server.http.problems import tell_problems
+from holdfast.store.pg.reconnecting import StandingSession
 
 pytestmark = pytest.mark.anyio
 

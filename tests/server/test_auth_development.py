@@ -8,9 +8,9 @@ import pytest
 from auth_issuer import Clock, request
 
 from holdfast.errors import HoldfastError, Unauthenticated
+from holdfast.loopback import is_loopback
+from holdfast.server.access.identity import Identity
 from holdfast.server.auth.development import BETWEEN_WARNINGS, Development
-from holdfast.server.auth.loopback import is_loopback
-from holdfast.server.identity import Identity
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +22,8 @@ ELSEWHERE = (
 LOCAL_NAMES = ("localhost", "localhost:8080", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:8080", "LOCALHOST:1")
 FOREIGN_NAMES = (
     "flows.example", "evil.example:8080", "10.0.0.5", "localhost.evil.example", "", "[",
+    "somebody@localhost", "evil.example@127.0.0.1:8080", "@localhost", "a:b@[::1]",
+    "localhost#@evil.example", "localhost/@evil.example", "localhost?@evil.example", "localhost/", "localhost\\",
     "127.0.0.1@evil.example", "0.0.0.0:8080",
 )  # fmt: skip
 
@@ -97,7 +99,8 @@ async def test_requests_from_elsewhere(client: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["Forwarded", "Via", "X-Real-IP", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"]
+    "header",
+    ["Forwarded", "Via", "X-Real-IP", "X-Forwarded-For", "X-Forwarded-User", "x-forwarded-anything", "X_Forwarded_For"],
 )
 @pytest.mark.parametrize("value", ["127.0.0.1", "for=127.0.0.1", "", "10.0.0.5"])
 async def test_requests_through_a_proxy(header: str, value: str) -> None:
@@ -124,6 +127,7 @@ async def test_pages_of_the_machine(origin: str) -> None:
     "header",
     [
         ("Origin", "https://evil.example"), ("Origin", "null"), ("Origin", ""), ("Origin", "http://localhost.evil.example"),
+        ("Origin", "http://somebody@localhost"),
         ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Site", ""),
     ],
 )  # fmt: skip

@@ -29,9 +29,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, Unauthenticated
+from holdfast.server.access.identity import Identity
 from holdfast.server.auth.jwt import MOST_BYTES, JwtAuthenticator
 from holdfast.server.auth.jwt_settings import Claims, JwtSettings
-from holdfast.server.identity import Identity
 
 pytestmark = pytest.mark.anyio
 

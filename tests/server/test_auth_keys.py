@@ -11,15 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 from auth_issuer import Clock
+from watched import Watched
 
 from holdfast import Engine
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, Unauthenticated
+from holdfast.server.access.scopes import Scope
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
 from holdfast.server.auth.keyring import NOTED, REMEMBERED, SCOPES, IssuedKey, Keyring
-from holdfast.server.scopes import Scope
 from holdfast.store.api_keys import NewKey, insert_api_key, rotate_api_key
-from holdfast.store.session import Session
-from holdfast.store.standing import StandingSession
+from holdfast.store.pg.reconnecting import StandingSession
 from holdfast.testing import advance
 from running import Evidence
 
@@ -33,18 +33,6 @@ class Place:
     """As far as the clock of the database is concerned."""
 
     dsn: str
-
-
-class Watched:
-    """A session whose statements are counted."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.sent: list[str] = []
-
-    async def once(self, *queries: Any) -> Any:
-        self.sent += [query.name.decode() for query in queries]
-        return await self._session.once(*queries)
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from starlette.responses import Response
 
 from holdfast import Engine
 from holdfast.errors import NotFound
-from holdfast.server.gate import GatedRoute
-from holdfast.server.identity import CurrentIdentity
+from holdfast.server.access.identity import CurrentIdentity
+from holdfast.server.http.gate import GatedRoute
+from holdfast.server.http.replies import reply
 from holdfast.server.middleware.request_context import RequestIdFilter, current_request_id
-from holdfast.server.replies import reply
 
 pytestmark = pytest.mark.anyio
 

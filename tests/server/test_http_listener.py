@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from holdfast.server.listener import _bound
+from holdfast.server.http.listener import _bound
 
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_first_half() -> None:

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from holdfast import Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 from holdfast.server.app import create_app
 from holdfast.server.settings import ServerSettings
 

@@ -17,7 +17,7 @@ from office import FILE, ORDER
 from server_process import server_process
 
 from holdfast import Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 from running import Evidence, Recorder, until
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.server.limits import RateLimiter
-from holdfast.server.refusals import RateLimited
+from holdfast.server.access.limits import RateLimiter
+from holdfast.server.http.refusals import RateLimited
 from holdfast.server.settings import ServerSettings
 
 WRONG: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ from http_server import Served
 from office import send, start, told
 
 from holdfast import Context, DoNotRetry, Engine
-from holdfast.compiler.steps import load_steps
+from holdfast.doors.steps.load import load_steps
 from holdfast.testing import advance
 from running import until
 

@@ -105,7 +105,7 @@ async def test_a_workflow_that_takes_too_long_goes_where_its_timeout_says(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = await office.alice()
-    before = office.engine.stats().timeouts
+    before = office.engine.for_org(office.company("acme")).stats().timeouts
     order = await start(alice)
     await advance(office.engine, hours=25)
     await until(lambda: _at(alice, order["id"], "escalated"))
@@ -113,7 +113,7 @@ async def test_a_workflow_that_takes_too_long_goes_where_its_timeout_says(
     seen = await until(lambda: _when(alice, order["id"], "completed"))
     assert seen["current_step"]["id"] == "expired"
     assert "timeout" in events(seen)
-    now = office.engine.stats().timeouts
+    now = office.engine.for_org(office.company("acme")).stats().timeouts
     for kind in ("step", "workflow"):
         assert now["orders.approval", kind] - before.get(("orders.approval", kind), 0) >= 1
     told = {(r.__dict__["instance"], r.__dict__["step"]): r.message for r in caplog.records if "timed out" in r.message}

@@ -26,7 +26,7 @@ def dump(connection: psycopg.Connection[Any]) -> str:
 def main(admin_dsn: str) -> None:
     from schema_db import new_database  # here, because pytest wants to import that module first
 
-    from holdfast.store.migrate import migrate
+    from holdfast.store.admin.schema import migrate
 
     with new_database(admin_dsn) as dsn:
         migrate(dsn)

@@ -146,3 +146,18 @@ def receipt(**changes: Any) -> Row:
         "created_at": NOW,
     }
     return row | changes
+
+
+def dead_letter(**changes: Any) -> Row:
+    row = {
+        "id": uuid.uuid4(),
+        "bucket": 7,
+        "org_id": "acme",
+        "instance_id": uuid.uuid4(),
+        "flow": "order",
+        "source": "signal",
+        "envelope": Jsonb({"kind": "event"}),
+        "reason": "DECIDE_FAILED",
+        "created_at": NOW,
+    }
+    return row | changes

@@ -10,16 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.decision import Closed, Decision, Dispatch, Event, Opened, Release
-from holdfast.core.ids import FORWARD, receipt_key, step_id, token_id
-from holdfast.core.state import EMPTY, Instance
-from holdfast.core.status import InstanceStatus, StepStatus
-from holdfast.store.commit import Batch, Entry, NewInstance, writes
-from holdfast.store.locks import CLOCK
-from holdfast.store.pins import PIN
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
-from holdfast.store.statements import SQL, Query, base_name
-from holdfast.store.wire import read_int
+from holdfast.core.model.decision import Closed, Decision, Dispatch, Event, Opened, Release
+from holdfast.core.model.ids import FORWARD, receipt_key, step_id, token_id
+from holdfast.core.model.state import EMPTY, Instance
+from holdfast.core.model.status import InstanceStatus, StepStatus
+from holdfast.store.commit.batch import Batch, writes
+from holdfast.store.commit.locks import CLOCK
+from holdfast.store.commit.rows import Entry, NewInstance
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session, rows
+from holdfast.store.pg.statements import SQL, Query, base_name
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
 
 ME = b"\x11" * 16
 OTHER = b"\x22" * 16

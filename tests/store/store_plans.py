@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from holdfast.store.statements import SQL
+from holdfast.store.pg.statements import SQL
 
 Db = psycopg.Connection[Any]
 Plan = dict[str, Any]

@@ -16,15 +16,16 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from store_batches import ME, batch, decision, dispatch, end, instance, later, new, new_id, release, visit
 
-from holdfast.core.decision import KeyWait, Opened, Timer
-from holdfast.core.ids import bucket_of, timer_id
-from holdfast.core.state import Instance
-from holdfast.store.commit import Batch, Entry, writes
-from holdfast.store.locks import CLOCK
-from holdfast.store.pins import PIN
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
-from holdfast.store.statements import SQL
-from holdfast.store.wire import read_int
+from holdfast.core.model.decision import KeyWait, Opened, Timer
+from holdfast.core.model.ids import bucket_of, timer_id
+from holdfast.core.model.state import Instance
+from holdfast.store.commit.batch import Batch, writes
+from holdfast.store.commit.locks import CLOCK
+from holdfast.store.commit.rows import Entry
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, Session, rows
+from holdfast.store.pg.statements import SQL
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
 
 KEYS = ("shipment-1", "shipment-2")
 STARTS = ("start-1", "start-2", "start-3")
@@ -79,8 +80,8 @@ _MORE_ROWS = """
     with w as (
         update holdfast.work set queue = 'dead letter' where instance_id = any(%(ids)s) and path = %(parked)s
     ), l as (
-        insert into holdfast.dead_letters (id, bucket, org_id, instance_id, source, envelope, reason, created_at)
-        select overlay(i.id::text placing s.mark from 1 for 2)::uuid, i.bucket, i.org_id, i.id, s.source,
+        insert into holdfast.dead_letters (id, bucket, org_id, instance_id, flow, source, envelope, reason, created_at)
+        select overlay(i.id::text placing s.mark from 1 for 2)::uuid, i.bucket, i.org_id, i.id, i.flow, s.source,
             jsonb_build_object('id', gen_random_uuid(), 'kind', 'event', 'payload', '{}'::jsonb,
                 'path', %(parked)s::text, 'step', k.step_id, 'created_at', i.created_at), 'TEST', i.created_at
         from holdfast.instances i
@@ -147,7 +148,7 @@ async def build(actor: Actor) -> World:
     leased = batch(now, *entries, leases=lambda d: d.path == "0")
     signals = SQL.insert_signals.rows([(i.id, i.id[15], i.id, i.org, "event", b"{}", None) for i in members], now)
     claimant = os.urandom(16)
-    alive = SQL.insert_worker.arrays([["main"]], claimant, "here", 1, "1", 600.0)
+    alive = SQL.insert_worker.arrays([["main"]], claimant, "here", 1, "1", 600.0, b"{}")
     await session.once(PIN, *writes(leased), signals, alive)
     await actor.conn.execute(
         _MORE_ROWS,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import django
 import django.conf
@@ -17,16 +17,24 @@ import psycopg
 import pytest
 import sqlalchemy
 import sqlalchemy.orm
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from holdfast.definitions import Flow
-from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused
-from holdfast.runtime.sync import SyncEngine
-from holdfast.store.borrowed import BorrowedVerbs
+from holdfast.doors.saga import Flow
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
+from holdfast.runtime.engine.sync import SyncEngine
+from holdfast.store.caller_transaction import BorrowedVerbs
 from holdfast.testing import copied_database
 
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
+
+
+class Address(NamedTuple):
+    """Of a database that may not be the engine's, with the loop its async connections live in."""
+
+    dsn: str
+    run: Callable[[Any], Any]
 
 
 class Caller(msgspec.Struct):
@@ -37,34 +45,56 @@ class Caller(msgspec.Struct):
     rollback: Callable[[], object]
 
 
-def by_psycopg(engine: SyncEngine, stack: ExitStack) -> Caller:
+def by_psycopg(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     conn = stack.enter_context(psycopg.connect(engine.dsn, row_factory=dict_row))
     return Caller(conn, conn.commit, conn.rollback)
 
 
-def by_async_psycopg(engine: SyncEngine, stack: ExitStack) -> Caller:
+def by_async_psycopg(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     conn = engine.run(psycopg.AsyncConnection.connect(engine.dsn))
     stack.callback(lambda: engine.run(conn.close()))
     return Caller(conn, lambda: engine.run(conn.commit()), lambda: engine.run(conn.rollback()))
 
 
-def database_of(engine: SyncEngine, stack: ExitStack) -> sqlalchemy.Engine:
+def database_of(engine: SyncEngine | Address, stack: ExitStack) -> sqlalchemy.Engine:
     database = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(engine.dsn))
     stack.callback(database.dispose)
     return database
 
 
-def by_sqlalchemy_connection(engine: SyncEngine, stack: ExitStack) -> Caller:
+def by_sqlalchemy_connection(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     conn = stack.enter_context(database_of(engine, stack).connect())
     return Caller(conn, conn.commit, conn.rollback)
 
 
-def by_sqlalchemy_session(engine: SyncEngine, stack: ExitStack) -> Caller:
+def by_sqlalchemy_session(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     session = stack.enter_context(sqlalchemy.orm.Session(database_of(engine, stack)))
     return Caller(session, session.commit, session.rollback)
 
 
-def by_django(engine: SyncEngine, stack: ExitStack) -> Caller:
+def async_database_of(engine: SyncEngine | Address, stack: ExitStack) -> AsyncEngine:
+    """What the extra `sqlalchemy` brings is enough for it."""
+    database = create_async_engine(
+        "postgresql+psycopg://", async_creator=lambda: psycopg.AsyncConnection.connect(engine.dsn)
+    )
+    stack.callback(lambda: engine.run(database.dispose()))
+    return database
+
+
+def by_async_sqlalchemy_connection(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
+    conn = async_database_of(engine, stack).connect()
+    engine.run(conn.__aenter__())
+    stack.callback(lambda: engine.run(conn.close()))
+    return Caller(conn, lambda: engine.run(conn.commit()), lambda: engine.run(conn.rollback()))
+
+
+def by_async_sqlalchemy_session(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
+    session = AsyncSession(async_database_of(engine, stack))
+    stack.callback(lambda: engine.run(session.close()))
+    return Caller(session, lambda: engine.run(session.commit()), lambda: engine.run(session.rollback()))
+
+
+def by_django(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     """The proxy every Django program holds; it means another connection in every thread."""
     if not django.conf.settings.configured:
         django.conf.settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}}, USE_TZ=True)
@@ -81,7 +111,15 @@ def by_django(engine: SyncEngine, stack: ExitStack) -> Caller:
     return Caller(connection, transaction.commit, transaction.rollback)
 
 
-CALLERS = [by_psycopg, by_async_psycopg, by_sqlalchemy_connection, by_sqlalchemy_session, by_django]
+CALLERS = [
+    by_psycopg,
+    by_async_psycopg,
+    by_sqlalchemy_connection,
+    by_sqlalchemy_session,
+    by_async_sqlalchemy_connection,
+    by_async_sqlalchemy_session,
+    by_django,
+]
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +341,52 @@ def test_other_errors_of_the_database_go_through_unchanged(engine: SyncEngine) -
             engine.start("order", {}, conn=conn)
 
 
+@pytest.mark.parametrize("make", CALLERS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_database_without_holdfast_is_told_by_name(
+    engine: SyncEngine, holdfast_server: str, make: Callable[..., Caller], is_older: bool
+) -> None:
+    """Without the schema, and with one that does not have the function yet."""
+    instance = resting(engine)
+    with ExitStack() as stack:
+        name = f"bare_{uuid.uuid4().hex}"
+        admin = stack.enter_context(psycopg.connect(holdfast_server, autocommit=True))
+        admin.execute(f"create database {name}")
+        stack.callback(lambda: admin.execute(f"drop database {name} with (force)"))
+        address = Address(make_conninfo(engine.dsn, dbname=name), engine.run)
+        if is_older:
+            with psycopg.connect(address.dsn) as conn:
+                conn.execute("create schema holdfast")
+        caller = make(address, stack)
+        for verb in (
+            partial(engine.start, "order", {}),
+            partial(engine.cancel, instance),
+            partial(engine.get, instance),
+        ):
+            with pytest.raises(StoreError) as refusal:
+                verb(conn=caller.conn)
+            caller.rollback()
+            known = conninfo_to_dict(engine.dsn)
+            assert (refusal.value.code, refusal.value.detail["database"]) == ("SCHEMA_MISSING", name)
+            assert refusal.value.detail["host"] == known["host"]
+            assert repr(name) in refusal.value.message
+            assert str(known["host"]) in refusal.value.message
+            assert "holdfast db migrate" in refusal.value.hint
+
+
+def test_what_is_missing_elsewhere_is_the_callers_own(engine: SyncEngine) -> None:
+    """A function that a trigger of the caller misses: Holdfast is there, and the error stays as it is."""
+    with psycopg.connect(engine.dsn) as conn:
+        conn.execute(
+            "create function public.broken() returns trigger language plpgsql as"
+            " $$ begin perform holdfast.never_was(); return new; end $$"
+        )
+        conn.execute("create trigger broken before insert on holdfast.instances for each row execute function broken()")
+        with pytest.raises(psycopg.errors.UndefinedFunction):
+            engine.start("order", {}, conn=conn)
+        conn.rollback()
+
+
 def test_a_serialisation_failure_is_the_callers_to_retry(engine: SyncEngine, key: str) -> None:
     """The row of the same key was committed after this transaction's snapshot: it must begin again, not we."""
     with psycopg.connect(engine.dsn) as conn:
@@ -427,7 +511,7 @@ def test_the_async_engine_takes_both_kinds(engine: SyncEngine, key: str) -> None
 
 
 def test_every_statement_fits_the_schema(engine: SyncEngine) -> None:
-    folder = resources.files("holdfast.store").joinpath("sql", "borrowed")
+    folder = resources.files("holdfast.store").joinpath("sql", "caller")
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     assert len(files) == 6
     with psycopg.connect(engine.dsn) as conn:

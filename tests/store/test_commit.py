@@ -29,14 +29,15 @@ from store_batches import (
     visit,
 )
 
-from holdfast.core.decision import Decision, Effect, KeyWait, Outgoing, Retried, Timer
-from holdfast.core.ids import timer_id
-from holdfast.core.signals import SYSTEM
-from holdfast.core.state import Instance
-from holdfast.core.status import InstanceStatus, StepStatus
-from holdfast.store.commit import Batch, ChildStart, Entry, writes
-from holdfast.store.needs import KeptEvent
-from holdfast.store.session import Session
+from holdfast.core.model.decision import Decision, Effect, KeyWait, Outgoing, Retried, Timer
+from holdfast.core.model.ids import timer_id
+from holdfast.core.model.signals import SYSTEM
+from holdfast.core.model.state import Instance
+from holdfast.core.model.status import InstanceStatus, StepStatus
+from holdfast.store.commit.batch import Batch, ChildStart, writes
+from holdfast.store.commit.needs import KeptEvent
+from holdfast.store.commit.rows import Entry
+from holdfast.store.pg.session import Session
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,8 @@ from holdfast.errors import StoreError
 from holdfast.store import embedded
 from holdfast.store.embedded import binaries
 from holdfast.store.embedded.account import account_for
-from holdfast.store.embedded.layout import Layout, default_home
+from holdfast.store.embedded.layout import Layout, default_home, is_home_chosen
+from holdfast.store.embedded.sharing import note_user, project_of
 
 AS_ROOT = os.geteuid() == 0
 START = "server = embedded.start(pathlib.Path(sys.argv[1]))"
@@ -353,6 +354,49 @@ def test_missing_binaries_are_explained(place: Path, monkeypatch: pytest.MonkeyP
         embedded.start(place)
     assert missing.value.code == "EMBEDDED_UNAVAILABLE"
     assert "HOLDFAST_DSN" in missing.value.hint
+
+
+def test_whoever_shares_the_server_is_told_with_whom(home: Path, tmp_path: Path) -> None:
+    """Two projects that name no place of their own; a directory below a project is that project."""
+    for project in ("orders", "billing"):
+        (tmp_path / project / "src").mkdir(parents=True)
+        (tmp_path / project / "pyproject.toml").touch()
+    start = "import logging; logging.basicConfig(level='INFO')\nos.chdir(sys.argv[1])\nembedded.start()"
+    said: list[str] = []
+    for place in ("orders", "orders/src", "billing"):
+        process = python(start, tmp_path / place, home=home)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        said.append(errors)
+    assert ["is shared" in text for text in said] == [False, False, True]
+    assert f"instances of {tmp_path / 'orders'} are in the same database" in said[-1]
+
+
+def test_who_shares_a_server_is_warned_unless_they_chose_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", "/srv/holdfast")
+    assert is_home_chosen()
+    monkeypatch.delenv("HOLDFAST_HOME")
+    assert not is_home_chosen()
+
+
+def test_users_of_a_server_are_remembered_as_long_as_they_exist(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    assert note_user(tmp_path, first) == []
+    assert note_user(tmp_path, first) == []
+    assert note_user(tmp_path, second) == [first]
+    assert note_user(tmp_path, first) == [second]
+    second.rmdir()
+    assert note_user(tmp_path, first) == []
+    assert note_user(tmp_path / "nowhere", first) == []
+
+
+def test_a_project_is_the_nearest_root_above(tmp_path: Path) -> None:
+    inside = tmp_path / "a" / "b"
+    inside.mkdir(parents=True)
+    (tmp_path / "a" / ".git").mkdir()
+    assert project_of(inside) == tmp_path / "a"
 
 
 def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import pytest
 from store_batches import opened
 from store_fill import HISTORY, LIVE, define, fill
 
-from holdfast.store.reads import Instance, list_instances
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
+from holdfast.store.reads.instances import Instance, list_instances
 from holdfast.testing import copied_database
 
 pytestmark = pytest.mark.anyio

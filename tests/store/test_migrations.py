@@ -17,7 +17,7 @@ from schema_dump import REFERENCE, dump
 from schema_rows import NOW, definition, insert, step
 
 from holdfast.errors import StoreError
-from holdfast.store.migrate import check_server, current, latest, migrate, migrations
+from holdfast.store.admin.schema import check_server, current, latest, migrate, migrations
 
 pytest_plugins = ("schema_db",)
 
@@ -176,6 +176,19 @@ def _use_every_raised_right(dsn: str) -> None:
         insert(connection, "steps", step(created_at=NOW + datetime.timedelta(days=130)))
         connection.execute("select holdfast.ensure_partitions(5)")
         assert ("steps", 0, 5) in connection.execute("select * from holdfast.partition_alarm()").fetchall()
+        _read_by_grant(connection)
+
+
+def _read_by_grant(connection: psycopg.Connection) -> None:
+    """A policy that asks for the grants of a login, which stand behind a policy themselves."""
+    connection.execute("create role reader in role holdfast_tenant")
+    connection.execute("insert into holdfast.tenant_grants values ('reader', 'default')")
+    insert(connection, "definitions", definition(org_id="globex"))
+    connection.execute("set local session authorization reader")
+    for org, seen in (("default", [("default",)]), ("globex", [])):
+        connection.execute("select set_config('holdfast.org', %s, true)", (org,))
+        assert connection.execute("select org_id from holdfast.definitions").fetchall() == seen
+    connection.rollback()
 
 
 def test_a_stranger_to_the_schema_is_told_what_to_ask_for(private_dsn: str, plain_login: str) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import DoNotRetry, Engine, Flow
-from holdfast.core.moments import from_datetime
-from holdfast.store.months import MONTHLY, Month, Months, suited
-from holdfast.store.session import DatabaseError, Session
-from holdfast.store.statements import SQL, Statement
+from holdfast import DoNotRetry, Engine, Flow, Undo
+from holdfast.core.model.timestamps import from_datetime
+from holdfast.store.pg.partitions import MONTHLY, Month, Months, suited
+from holdfast.store.pg.session import DatabaseError, Session
+from holdfast.store.pg.statements import SQL, Statement
 from holdfast.testing import advance
 
 pytestmark = pytest.mark.anyio
@@ -114,8 +114,8 @@ async def refuse(ctx: Any, data: Any) -> Any:
 
 
 def _flow(name: str, last: str) -> Any:
-    flow = Flow(name).step("a", "work").on_failure("una", "work").step("b", "work").on_failure("unb", "work")
-    return flow.step("c", last).on_failure("unc", "work").build()
+    flow = Flow(name).step("a", "work", undo=Undo("work", name="una")).step("b", "work", undo=Undo("work", name="unb"))
+    return flow.step("c", last, undo=Undo("work", name="unc")).build()
 
 
 def _statuses(dsn: str, id: Any) -> list[tuple[str, str, str]]:

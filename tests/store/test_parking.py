@@ -9,9 +9,9 @@ import pytest
 from store_batches import ME, OTHER
 from test_queue import Db, claim, db, enqueue, session
 
-from holdfast.store import queue
-from holdfast.store.parking import park_work
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
+from holdfast.store.queue import work as queue
+from holdfast.store.queue.work import park_work
 from holdfast.testing import shift
 
 __all__ = ["db", "session"]
@@ -31,7 +31,7 @@ async def test_parked_work_is_in_no_queue_until_its_moment(session: Session, db:
     assert calls(db) == [1]
     await park_work(session, [(work.instance, work.path, work.fence, 60.0)], ME)
     assert calls(db) == [0]
-    assert await queue.reclaim_work(session, 100) == 0
+    assert await queue.reclaim_work(session, 100) == (0, [])
     assert await claim(session) == []
     assert not await queue.is_anything_left(session, QUEUES, ME)
     due = await queue.read_next_due(session)
@@ -40,7 +40,7 @@ async def test_parked_work_is_in_no_queue_until_its_moment(session: Session, db:
 
     shift(holdfast_dsn, timedelta(seconds=61))
     assert await queue.is_anything_left(session, QUEUES, ME)
-    assert await queue.reclaim_work(session, 100) == 1
+    assert await queue.reclaim_work(session, 100) == (1, [])  # no takeover
     assert await queue.read_next_due(session) is None
     [again] = await claim(session)
     assert (again.instance, again.calls) == (work.instance, 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.dial import Address
-from holdfast.store.pins import clock_of, pin, pin_impatiently
-from holdfast.store.session import BEGIN, ROLLBACK, Query, Session, rows
-from holdfast.store.statements import TEXTS
+from holdfast.store.pg.connect import Address
+from holdfast.store.pg.session import BEGIN, ROLLBACK, Query, Session, rows
+from holdfast.store.pg.statements import TEXTS
+from holdfast.store.pg.transaction import clock_of, pin, pin_impatiently
 
 pytestmark = pytest.mark.anyio
 

@@ -29,14 +29,14 @@ from store_batches import (
 from store_fill import HISTORY, QUEUES, WORKER, define, fill, stop_autovacuum
 from store_plans import buffers, measure, pin
 
-from holdfast.core.moments import from_datetime
-from holdfast.core.state import Instance
+from holdfast.core.model.state import Instance
+from holdfast.core.model.timestamps import from_datetime
 from holdfast.errors import HoldfastError
-from holdfast.store import queue
-from holdfast.store.commit import Entry
-from holdfast.store.desk import statement
-from holdfast.store.plain import CENTURY, POINT, ripe_at, weight_of_a_point
-from holdfast.store.session import Session
+from holdfast.store.admin.connection import statement
+from holdfast.store.commit.rows import Entry
+from holdfast.store.pg.session import Session
+from holdfast.store.queue import work as queue
+from holdfast.store.queue.work import CENTURY, POINT, ripe_at, weight_of_a_point
 from holdfast.testing import copied_database
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +126,8 @@ async def test_what_a_dead_worker_held_keeps_its_place(session: Session, db: Db)
     await queue.claim_work(session, ["main"], 1, OTHER)
     newcomer = await enqueue(session, 50)
     db.execute("update holdfast.workers set lease_until = '2000-01-01' where id = %s", [uuid.UUID(bytes=OTHER)])
-    assert await queue.reclaim_work(session, 10) == 1
+    freed, [taken] = await queue.reclaim_work(session, 10)
+    assert (freed, taken.instance, taken.calls) == (1, patient.id, 1)
     assert await claimed(session, 2) == [patient.id, newcomer.id]
 
 

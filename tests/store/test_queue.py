@@ -31,16 +31,16 @@ from store_batches import (
     visit,
 )
 
-from holdfast.core.decision import Timer
-from holdfast.core.ids import timer_id
-from holdfast.core.moments import from_datetime
-from holdfast.core.state import Instance
-from holdfast.store import queue
-from holdfast.store.commit import Entry
-from holdfast.store.pins import PIN
-from holdfast.store.queue import ClaimedWork
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
-from holdfast.store.statements import SQL
+from holdfast.core.model.decision import Timer
+from holdfast.core.model.ids import timer_id
+from holdfast.core.model.state import Instance
+from holdfast.core.model.timestamps import from_datetime
+from holdfast.store.commit.rows import Entry
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, Session, rows
+from holdfast.store.pg.statements import SQL
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.queue import work as queue
+from holdfast.store.queue.work import ClaimedWork
 from holdfast.testing import shift
 
 pytestmark = pytest.mark.anyio
@@ -257,11 +257,14 @@ async def test_work_of_a_dead_worker_is_freed_under_a_new_fence(session: Session
     await enqueue(session, 4)
     lost = await claim(session, 2)
     kept = await claim(session, 2, worker=OTHER)
-    assert await queue.reclaim_work(session, 100) == 2
+    freed, taken = await queue.reclaim_work(session, 100)
+    assert (freed, {(t.instance, t.flow, t.step, t.org, t.calls) for t in taken}) == (
+        2, {(w.instance, "order", "reserve", "acme", 1) for w in lost},
+    )  # fmt: skip
     after = held(db)
     assert {i: after[i] for i in ids_of(lost)} == {w.instance: (None, w.fence + 1) for w in lost}
     assert {i: after[i] for i in ids_of(kept)} == {w.instance: (OTHER, w.fence) for w in kept}
-    assert await queue.reclaim_work(session, 100) == 0
+    assert await queue.reclaim_work(session, 100) == (0, [])
 
 
 async def test_what_a_dead_worker_brings_late_is_refused(session: Session, db: Db) -> None:
@@ -282,11 +285,12 @@ async def test_overdue_work_is_freed_even_if_its_worker_lives(session: Session, 
     await enqueue(session, 1, timeout=10.0)
     await enqueue(session, 1)
     work = await claim(session)
-    assert await queue.reclaim_work(session, 100) == 0
+    assert await queue.reclaim_work(session, 100) == (0, [])
     shift(holdfast_dsn, timedelta(seconds=12))
-    assert await queue.reclaim_work(session, 100) == 0  # the worker itself is given a moment to notice
+    assert await queue.reclaim_work(session, 100) == (0, [])  # the worker itself is given a moment to notice
     shift(holdfast_dsn, timedelta(seconds=4))
-    assert await queue.reclaim_work(session, 100) == 1
+    freed, [late] = await queue.reclaim_work(session, 100)
+    assert (freed, late.step, late.calls) == (1, "reserve", 1)
     assert sorted((worker is None, fence) for worker, fence in held(db).values()) == [(False, 2), (True, 3)]
     assert len(work) == 2
 
@@ -295,7 +299,8 @@ async def test_recovery_takes_no_more_than_it_was_asked_to(session: Session, db:
     live(db, ME, -1)
     await enqueue(session, 10, timeout=1.0)
     await claim(session)
-    assert await queue.reclaim_work(session, 4) == 4
+    freed, taken = await queue.reclaim_work(session, 4)
+    assert (freed, len(taken)) == (4, 4)
 
 
 async def test_freed_work_returns_to_the_queue_of_its_present_step(session: Session, db: Db) -> None:
@@ -320,7 +325,7 @@ async def test_freed_work_returns_to_the_queue_of_its_present_step(session: Sess
 
 async def test_a_lease_that_is_good_is_renewed(session: Session, db: Db) -> None:
     live(db, ME, 5)
-    answers = await run(session, [SQL.renew_lease.arrays([["main"]], ME, 60.0)])
+    answers = await run(session, [SQL.renew_lease.arrays([["main"]], ME, 60.0, b"{}")])
     assert answers[2].ntuples == 1
     assert db.execute("select lease_until > clock_timestamp() + interval '50 s' from holdfast.workers").fetchone() == (
         True,
@@ -333,7 +338,7 @@ async def test_a_dead_incarnation_is_never_revived(session: Session, db: Db, how
         live(db, ME, -1 if how == "ran out" else 60)
     if how == "stopped":
         await run(session, [SQL.stop_worker.one(ME)])
-    answers = await run(session, [SQL.renew_lease.arrays([["main"]], ME, 60.0)])
+    answers = await run(session, [SQL.renew_lease.arrays([["main"]], ME, 60.0, b"{}")])
     assert answers[2].ntuples == 0
     assert db.execute("select count(*) from holdfast.workers where lease_until > clock_timestamp()").fetchone() == (0,)
 
@@ -343,7 +348,7 @@ async def test_moving_the_clock_kills_no_lease(session: Session, db: Db, holdfas
     await enqueue(session)
     await claim(session)
     shift(holdfast_dsn, timedelta(days=3))
-    assert await queue.reclaim_work(session, 100) == 0
+    assert await queue.reclaim_work(session, 100) == (0, [])
 
 
 async def test_only_workers_that_hold_nothing_are_forgotten(session: Session, db: Db) -> None:

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from schema_rows import NOW, insert, update
 
-from holdfast.core.status import (
+from holdfast.core.model.status import (
     INSTANCE_TRANSITIONS,
     STEP_SHORTCUTS,
     STEP_TRANSITIONS,
@@ -128,6 +128,12 @@ def test_the_version_rises(db: Db, version: int) -> None:
     refused(db, REFUSED, "instances", row, data=Jsonb({"changed": True}))
 
 
+def test_the_date_of_the_last_change_never_goes_back(db: Db) -> None:
+    row = insert(db, "instances", rows.instance(version=5))
+    refused(db, REFUSED, "instances", row, version=6, updated_at=row["updated_at"] - datetime.timedelta(microseconds=1))
+    assert update(db, "instances", row, version=6, updated_at=row["updated_at"]) == 1
+
+
 def test_the_end_is_final(db: Db) -> None:
     row = insert(db, "instances", rows.instance(status="failed", **END))
     refused(db, REFUSED, "instances", row, version=2, completed_at=NOW)
@@ -220,6 +226,122 @@ def test_a_step_is_closed_and_fenced_freely(db: Db) -> None:
     assert update(db, "steps", row, status="completed", closing=Jsonb({}), chosen_edge_ids=Jsonb(["e1"]), **change) == 1
 
 
+CLOSED = {
+    "status": "completed",
+    "outcome": "completed",
+    "chosen_edge_ids": Jsonb(["e1"]),
+    "output": Jsonb({"paid": True}),
+    "closing": Jsonb({}),
+    "closed_version": 2,
+    "closed_ordinal": 0,
+    "closed_by": "ann",
+    "closed_at": LATER,
+}
+
+
+@pytest.mark.parametrize("asker", ["owner", "holdfast_worker"])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("outcome", "failed"),
+        ("chosen_edge_ids", Jsonb(["e2"])),
+        ("output", Jsonb({"paid": False})),
+        ("output", None),
+        ("error", Jsonb({"code": "MADE_UP"})),
+        ("closing", Jsonb({"context": {}})),
+        ("closed_version", 3),
+        ("closed_ordinal", 1),
+        ("closed_by", "ben"),
+        ("closed_at", NOW),
+        ("closed_at", None),
+    ],
+)
+def test_how_a_step_was_closed_never_changes(db: Db, asker: str, column: str, value: Any) -> None:
+    """Whatever the transaction has set: no setting opens a closed step again."""
+    row = insert(db, "steps", rows.step())
+    if asker != "owner":
+        db.execute(f"set local role {asker}")
+    db.execute("set local holdfast.maintenance = 'on'")
+    db.execute("set local holdfast.migrating = 'on'")
+    assert update(db, "steps", row, **CLOSED) == 1
+    assert "A closed step keeps" in refused(db, REFUSED, "steps", row, **{column: value})
+
+
+def test_a_closed_step_cannot_be_rewritten_through_its_month(db: Db) -> None:
+    row = insert(db, "steps", rows.step(**CLOSED))
+    month = f"steps_{NOW:%Y%m}"
+    db.execute("set local role holdfast_worker")
+    refused(db, REFUSED, month, row, output=Jsonb({"paid": False}))
+    refused(db, REFUSED, month, row, closed_at=None, status="running")
+
+
+NEXT_MONTH = NOW + datetime.timedelta(days=40)
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "change"),
+    [
+        ("steps", rows.step(**CLOSED), "output = '{}'"),
+        ("effects", rows.effect(status="completed", completed_at=NOW), "payload = '{}', evidence = '{}'"),
+        ("events", rows.event(), "type = 'other'"),
+    ],
+    ids=["steps", "effects", "events"],
+)
+@pytest.mark.parametrize("asker", ["owner", "holdfast_worker"])
+def test_no_row_is_rewritten_on_its_way_to_another_month(
+    db: Db, asker: str, table: str, row: rows.Row, change: str
+) -> None:
+    """To PostgreSQL such an update is a deletion and an insertion: whoever may update needs no right to delete, and the
+    guards of deletion step aside for upkeep, which anybody may say it is."""
+    insert(db, table, row)
+    if asker != "owner":
+        db.execute(f"set local role {asker}")
+    db.execute("set local holdfast.maintenance = 'on'")
+    db.execute("set local holdfast.migrating = 'on'")
+    moved = f"update holdfast.{table} set created_at = %s, {change} where instance_id = %s"
+    with pytest.raises(psycopg.Error) as caught, db.transaction():
+        db.execute(sql.SQL(moved), (NEXT_MONTH, row["instance_id"]))  # pyright: ignore[reportArgumentType]
+    may_update = asker == "owner" or table == "effects"
+    assert caught.value.sqlstate == (REFUSED if may_update else "42501")
+
+
+@pytest.mark.parametrize("after", ["compensation", "rolled_back"])
+def test_a_closed_step_is_still_taken_back(db: Db, after: str) -> None:
+    row = insert(db, "steps", rows.step(**CLOSED, calls=2))
+    db.execute("set local role holdfast_worker")
+    assert update(db, "steps", row, status=after) == 1
+    assert update(db, "steps", row, calls=1) == 1
+
+
+# Tables are emptied by retention only
+
+
+def test_no_table_is_truncated(db: Db) -> None:
+    """Every table and every month, one at a time and all at once, by the owner and with every setting there is."""
+    tables = [
+        name
+        for (name,) in db.execute(
+            "select relname from pg_class where relnamespace = 'holdfast'::regnamespace and relkind in ('r', 'p')"
+        )
+    ]
+    assert {"instances", "steps", f"steps_{NOW:%Y%m}", "events_default", "tasks", "api_keys", "upkeep"} <= set(tables)
+    for setting in ("maintenance", "migrating"):
+        db.execute(f"set local holdfast.{setting} = 'on'")
+    for truncated in [*([table] for table in tables), tables]:
+        with pytest.raises(psycopg.Error) as caught, db.transaction():
+            db.execute(f"truncate {', '.join(f'holdfast.{table}' for table in truncated)} cascade")
+        assert caught.value.sqlstate == REFUSED, truncated
+
+
+def test_a_month_that_is_made_later_is_not_truncated(db: Db) -> None:
+    made = [name for (name,) in db.execute("select holdfast.ensure_partitions(5)")]
+    assert made
+    for month in made:
+        with pytest.raises(psycopg.Error) as caught, db.transaction():
+            db.execute(f"truncate holdfast.{month}")
+        assert caught.value.sqlstate == REFUSED
+
+
 def test_steps_of_unknown_kind_or_status_cannot_be(db: Db) -> None:
     refused_insert(db, CHECK, "steps", rows.step(kind="sideways"))
     refused_insert(db, CHECK, "steps", rows.step(status="unheard_of"))
@@ -273,6 +395,8 @@ def test_one_receipt_per_visit_and_run(db: Db) -> None:
 )
 def test_receipts_and_events_are_append_only(db: Db, table: str, row: rows.Row, change: str) -> None:
     insert(db, table, row)
+    if "created_at" not in change:  # upkeep may move a line to its month, it never writes one anew
+        db.execute("set local holdfast.maintenance = 'on'")
     with pytest.raises(psycopg.Error) as caught, db.transaction():
         db.execute(f"update holdfast.{table} set {change} where instance_id = %s", (row["instance_id"],))
     assert caught.value.sqlstate == REFUSED
@@ -305,6 +429,37 @@ def test_what_an_effect_was_asked_to_do_never_changes(db: Db) -> None:
     refused(db, REFUSED, "effects", row, payload=Jsonb({"to": "elsewhere"}))
     refused(db, REFUSED, "effects", row, created_at=NOW + datetime.timedelta(days=40))
     refused(db, CHECK, "effects", row, completed_at=NOW)
+
+
+def test_a_delivered_effect_keeps_its_evidence(db: Db) -> None:
+    row = insert(db, "effects", rows.effect(status="completed", completed_at=NOW, evidence=Jsonb({"status": 200})))
+    db.execute("set local role holdfast_worker")
+    refused(db, REFUSED, "effects", row, evidence=Jsonb({"status": 500}))
+    refused(db, REFUSED, "effects", row, attempts=9)
+
+
+# Dead letters
+
+
+def test_a_dead_letter_keeps_its_content_and_its_answer(db: Db) -> None:
+    row = insert(db, "dead_letters", rows.dead_letter())
+    for column, value in [
+        ("envelope", Jsonb({"made": "up"})),
+        ("source", "effect"),
+        ("flow", "other"),
+        ("step", "other"),
+        ("instance_id", uuid.uuid4()),
+        ("org_id", "other"),
+    ]:
+        refused(db, REFUSED, "dead_letters", row, **{column: value})
+    answer = {"resolved_at": LATER, "resolution": "discarded", "resolved_by": "ann"}
+    db.execute("set local role holdfast_worker")
+    refused(db, "42501", "dead_letters", row, envelope=Jsonb({"made": "up"}))
+    assert update(db, "dead_letters", row, **answer) == 1
+    refused(db, REFUSED, "dead_letters", row, resolved_by="ben")
+    refused(db, REFUSED, "dead_letters", row, resolution="replayed")
+    opened_again = {"resolved_at": None, "resolution": None, "resolved_by": None, "reason": "EFFECT_FAILED"}
+    assert update(db, "dead_letters", row, **opened_again) == 1
 
 
 # Definitions

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from holdfast.errors import StoreError
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
-from holdfast.store.statements import SQL
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.pg.statements import SQL
 from running import until
 
 pytestmark = pytest.mark.anyio

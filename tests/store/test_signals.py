@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from store_batches import ME, batch, commit, decision, instance, new, new_id, opened, read_now
 
-from holdfast.core.state import Instance
-from holdfast.store.commit import Entry
-from holdfast.store.locks import SIGNALS_PER_INSTANCE, lock
-from holdfast.store.pins import PIN
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session, rows
-from holdfast.store.statements import SQL, Query
-from holdfast.store.wire import read_int
+from holdfast.core.model.state import Instance
+from holdfast.store.commit.locks import SIGNALS_PER_INSTANCE, lock
+from holdfast.store.commit.rows import Entry
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, Session, rows
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import schema_rows as rows
 from psycopg.types.json import Jsonb
 from schema_rows import NOW, insert
 
-from holdfast.core.ids import bucket_of
+from holdfast.core.model.ids import bucket_of
 from holdfast.payloads import MAX_BYTES, MAX_DEPTH
 
 pytest_plugins = ("schema_db",)
@@ -185,6 +185,14 @@ def test_bad_input_is_refused_and_nothing_stored(flow: Db, code: str, arguments:
 )
 def test_the_limits_themselves_are_legal(flow: Db, value: Jsonb) -> None:
     assert one(flow, "select holdfast.start('order', %s)", value)
+
+
+@pytest.mark.parametrize("digits", ["10000000000000000000.0", "-1e19", "1e300"])
+def test_a_large_number_is_a_float_where_it_is_written_as_one(flow: Db, digits: str) -> None:
+    if "." in digits:
+        assert one(flow, "select holdfast.start('order', %s::text::jsonb)", digits)
+    else:
+        assert "64 bits" in str(fails(flow, "HF422", "select holdfast.start('order', %s::text::jsonb)", digits))
 
 
 # signal and cancel

@@ -11,9 +11,9 @@ from test_sessions import REFUSED, end_others
 
 from holdfast import Engine, Flow
 from holdfast.errors import StoreError
-from holdfast.store.session import Query, Session
-from holdfast.store.standing import MOST, StandingSession
-from holdfast.store.statements import SQL, TEXTS
+from holdfast.store.pg.reconnecting import MOST, StandingSession
+from holdfast.store.pg.session import Query, Session
+from holdfast.store.pg.statements import SQL, TEXTS
 from running import Evidence
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 from store_batches import batch, commit, decision, instance, opened, read_now
 
-from holdfast.core.state import Instance
-from holdfast.store.commit import Entry, NewInstance
-from holdfast.store.locks import lock
-from holdfast.store.session import ROLLBACK, Session
-from holdfast.store.snapshots import list_unfinished, read_snapshots
+from holdfast.core.model.state import Instance
+from holdfast.store.commit.locks import lock
+from holdfast.store.commit.rows import Entry, NewInstance
+from holdfast.store.pg.session import ROLLBACK, Session
+from holdfast.store.reads.snapshots import list_unfinished, read_snapshots
 
 pytestmark = pytest.mark.anyio
 
@@ -35,10 +35,13 @@ async def test_a_snapshot_tells_who_started_it(
     session: Session, new: NewInstance, facts: tuple[str | None, str | None, str | None]
 ) -> None:
     one = instance()
-    await commit(session, batch(await read_now(session), Entry(one, [decision(one)], new)))
+    now = await read_now(session)
+    await commit(session, batch(now, Entry(one, [decision(one)], new)))
     locked = await lock(session, [(one.id, None)], 0)
     await session.run([ROLLBACK])
     read = await read_snapshots(session, one.org, [one.id])
     listed = await list_unfinished(session, one.org, one.flow, None, None, None, 5)
     for found in (locked.instances[one.id], read[one.id], listed[one.id]):
         assert said(found) == facts
+        assert isinstance(found, Instance)
+        assert found.updated == now

@@ -13,7 +13,7 @@ import pytest
 from store_plans import Db, be_tenant, pin, prepare
 
 import holdfast
-from holdfast.store.statements import SQL
+from holdfast.store.pg.statements import SQL
 from holdfast.testing import copied_database
 
 SOURCE = Path(holdfast.__file__).parent
@@ -24,6 +24,7 @@ PYTHON = {path: path.read_text() for path in SOURCE.rglob("*.py")}
 TENANTS = (
     "list_effects", "list_effects_of_instance", "read_effect", "list_events",
     "list_instances", "list_instances_by_business_key", "list_instances_by_status",
+    "list_late_events",
     "list_steps", "page_events", "page_steps", "read_instance", "list_finished_tasks", "list_open_tasks",
     "list_free_tasks",
     "list_task_events",
@@ -31,6 +32,7 @@ TENANTS = (
     "list_dead_letters", "list_dead_letters_of_instance", "read_dead_letter", "read_runtime",
     "list_api_keys", "list_flows", "page_flows", "page_versions",
     "list_instances_by_key", "list_instances_by_parent", "read_flow",
+    "list_results", "read_start",
 )  # fmt: skip
 # These change the role, so they are sent before any other is taken.
 BEFORE_A_ROLE = (
@@ -62,6 +64,23 @@ def test_the_first_line_is_a_sentence_of_purpose(path: Path) -> None:
     assert re.fullmatch(r"-- [A-Z].{15,}[.?]", first), first
 
 
+OF_A_HISTORY = [path for path in FILES if re.search(r"from holdfast\.(steps|events)\b", path.read_text())]
+
+
+@pytest.mark.parametrize("path", OF_A_HISTORY, ids=lambda path: path.stem)
+def test_a_history_is_ordered_by_revision(path: Path) -> None:
+    """Commits may share a moment, so no order of steps or events ends with one. Queues have an order of their own."""
+    for order in re.findall(r"order by ([^\n]+)", path.read_text()):
+        if "created_at" in order:
+            assert re.search(r"\b(opened_)?version\b.*\b(opened_)?ordinal\b", order), order
+
+
+def test_histories_are_found() -> None:
+    assert {"list_events", "page_events", "list_steps", "page_steps", "list_last_steps"} <= {
+        p.stem for p in OF_A_HISTORY
+    }
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_file_holds_one_statement_named_verb_noun(path: Path) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)+", path.stem)
@@ -82,7 +101,7 @@ def test_every_name_that_is_used_has_a_file() -> None:
 
 
 def test_a_name_without_a_file_is_an_error_at_import() -> None:
-    with pytest.raises(AttributeError, match=r"no sql/read_nothing\.sql"):
+    with pytest.raises(AttributeError, match=r"no folder below sql/ has read_nothing\.sql"):
         SQL.read_nothing  # noqa: B018
 
 
@@ -90,10 +109,11 @@ def test_files_are_read_whatever_the_encoding_of_the_place() -> None:
     """Also in a locale without UTF-8: wherever Python would guess an encoding, it warns, and warnings are errors."""
     program = (
         "import holdfast.cli.app, holdfast.server.app\n"
-        "from holdfast.store import connections, migrate\n"
+        "from holdfast.store import connections\n"
+        "from holdfast.store.admin import schema\n"
         "from holdfast.store.embedded import binaries, memory\n"
         "connections._for_drivers('start_instance')\n"
-        "migrate.migrations(), binaries.find_installation(), memory.buffers()"
+        "schema.migrations(), binaries.find_installation(), memory.buffers()"
     )
     done = subprocess.run(
         [sys.executable, "-X", "warn_default_encoding", "-W", "error::EncodingWarning", "-c", program],

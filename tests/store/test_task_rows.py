@@ -15,13 +15,14 @@ from store_batches import batch, commit, decision, happened, instance, later, ne
 from store_fill import stop_autovacuum
 from store_plans import Db, accesses, be_tenant, buffers, measure, node_types
 
-from holdfast.core.decision import TaskChange, TaskClosed, TaskFacts, TaskOpened, TaskRenamed
-from holdfast.core.hands import Change, TaskStatus
-from holdfast.core.state import Instance
-from holdfast.store.commit import Entry, writes
-from holdfast.store.pins import PIN
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, Session
-from holdfast.store.statements import SQL, Query
+from holdfast.core.model.decision import TaskChange, TaskClosed, TaskFacts, TaskOpened, TaskRenamed
+from holdfast.core.model.state import Instance
+from holdfast.core.people.ownership import Change, TaskStatus
+from holdfast.store.commit.batch import writes
+from holdfast.store.commit.rows import Entry
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, Session
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.transaction import PIN
 from holdfast.store.tasks import (
     MOST_URGENT,
     NEVER,

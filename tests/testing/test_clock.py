@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast.errors import HoldfastError, Refused
-from holdfast.store.migrate import FILES, migrate
+from holdfast.store.admin.schema import FILES, migrate
 from holdfast.testing import Database, advance, install, shift
 
 pytestmark = pytest.mark.anyio

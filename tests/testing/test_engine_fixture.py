@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.definitions import Flow
+from holdfast.doors.saga import Flow
 from holdfast.runtime.engine import Engine
 from holdfast.testing import Database, advance
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Retry
 from holdfast.errors import Refused
 from holdfast.runtime.effects.delivery import Delivery
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
 from holdfast.testing import failpoint
 from holdfast.testing.failpoints import ACTIONS, POINTS, Failpoint, InjectedFault, install_failpoints, parse
 from running import until
@@ -24,7 +24,9 @@ from running import until
 pytestmark = pytest.mark.anyio
 
 DOCS = Path(__file__).parents[2] / "docs" / "failpoints.md"
-PLAIN = Flow("plain").step("work", "work", retries=5).step("more", "work", retries=5).build()
+PLAIN = (
+    Flow("plain").step("work", "work", retry=Retry(attempts=5)).step("more", "work", retry=Retry(attempts=5)).build()
+)
 
 VICTIM = """
 import asyncio, sys

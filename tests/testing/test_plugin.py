@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast.store import embedded
-from holdfast.store.migrate import current, latest
+from holdfast.store.admin.schema import current, latest
 from holdfast.testing import Database, copied_database, running_server
 from holdfast.testing.database import COPIES, TEMPLATES, template_name
 from holdfast.testing.server import VARIABLE, shared_directory

@@ -9,37 +9,39 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.advance import advance
-from holdfast.cli.bench import bench
-from holdfast.cli.control import abort, cancel, pause, resume
-from holdfast.cli.db import db
-from holdfast.cli.dead_letters import dead_letters
-from holdfast.cli.doctor import doctor
-from holdfast.cli.effects import effects
-from holdfast.cli.flows import flows
-from holdfast.cli.instances import instances
-from holdfast.cli.keys import keys
-from holdfast.cli.maintain import maintain
-from holdfast.cli.migrate import migrate, revert_migration
-from holdfast.cli.output import complain, say
-from holdfast.cli.output import show as show_facts
-from holdfast.cli.publish import publish
-from holdfast.cli.requeue import requeue
-from holdfast.cli.rerun import rerun
-from holdfast.cli.server import server
-from holdfast.cli.show import show
-from holdfast.cli.signal import signal
-from holdfast.cli.start import start
-from holdfast.cli.stuck import stuck
-from holdfast.cli.tasks import tasks
-from holdfast.cli.timeline import timeline
-from holdfast.cli.up import up
+from holdfast.cli.commands.advance import advance
+from holdfast.cli.commands.bench import bench
+from holdfast.cli.commands.control import abort, cancel, pause, resume
+from holdfast.cli.commands.db import db
+from holdfast.cli.commands.dead_letters import dead_letters
+from holdfast.cli.commands.docs import docs
+from holdfast.cli.commands.doctor import doctor
+from holdfast.cli.commands.effects import effects
+from holdfast.cli.commands.flows import flows
+from holdfast.cli.commands.instances import instances
+from holdfast.cli.commands.keys import keys
+from holdfast.cli.commands.maintain import maintain
+from holdfast.cli.commands.migrate import migrate, revert_migration
+from holdfast.cli.commands.publish import publish
+from holdfast.cli.commands.requeue import requeue
+from holdfast.cli.commands.rerun import rerun
+from holdfast.cli.commands.server import server
+from holdfast.cli.commands.show import show
+from holdfast.cli.commands.signal import signal
+from holdfast.cli.commands.start import start
+from holdfast.cli.commands.stuck import stuck
+from holdfast.cli.commands.tasks import tasks
+from holdfast.cli.commands.timeline import timeline
+from holdfast.cli.commands.up import up
+from holdfast.cli.commands.validate import schema, validate
+from holdfast.cli.commands.worker import worker
+from holdfast.cli.commands.workers import workers
+from holdfast.cli.render.output import complain, say
+from holdfast.cli.render.output import show as show_facts
 from holdfast.cli.usage import MISUSE, command_line_invalid
-from holdfast.cli.validate import schema, validate
-from holdfast.cli.worker import worker
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
-from holdfast.store.migrate import latest
+from holdfast.store.admin.schema import latest
 from holdfast.version import __version__
 
 app = typer.Typer(
@@ -52,7 +54,7 @@ PANELS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
     "Define": (validate, schema, publish, flows),
     "Instances": (start, advance, signal, instances, show, timeline, cancel, abort, pause, resume),
     "Repair": (requeue, rerun, migrate, revert_migration),
-    "Look after": (doctor, maintain, bench),
+    "Look after": (doctor, workers, maintain, bench, docs),
 }
 GROUPS: Final = {
     "Instances": {"tasks": tasks},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.core.status import InstanceStatus
+from holdfast.core.model.status import InstanceStatus
 from holdfast.errors import HoldfastError
-from holdfast.runtime.sync import SyncEngine
+from holdfast.runtime.engine.sync import SyncEngine
 from holdfast.settings import Settings
 
 

@@ -1,112 +1,180 @@
-"""What a worker is told to run: `module:attribute`, found and made into an engine.
+"""Where a command acts: on the database of this machine, or with `--url` on a server through its API.
 
-The attribute is one of three things:
-
-- an `Engine` that is not open yet, with its handlers registered;
-- a function without parameters that answers such an engine;
-- a function with one parameter: it is given an open engine on HOLDFAST_DSN (else the embedded server), registers its
-  handlers and may publish. It may be `async`.
+Both offer the same verbs with the same answers, so a command is written once and never asks which of them it has.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
-import sys
-import traceback
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from importlib import import_module
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from holdfast.errors import HoldfastError, NotFound
-from holdfast.runtime.engine import Engine
+import typer
 
-_FORM: Final = "Write it as module:attribute, for example orders.worker:engine."
+from holdfast.cli.render.output import warn
+from holdfast.errors import Refused
+from holdfast.logs import logger
+from holdfast.runtime.engine.sync import SyncEngine
+from holdfast.runtime.ops.dead_letters import LetterFilter
 
-
-def load(target: str) -> Any:
-    """The object of that name; the current directory is looked in first."""
-    module_name, _, path = target.partition(":")
-    if not module_name or not path:
-        raise HoldfastError(f"{target!r} does not name an application.", code="APP_INVALID", hint=_FORM)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    found: Any = _import(module_name)
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise NotFound(f"The module {module_name!r} has no {path!r}.", code="APP_NOT_FOUND", hint=_FORM)
-        found = getattr(found, name)
-    return found
+if TYPE_CHECKING:
+    from holdfast.client import Client
 
 
-@asynccontextmanager
-async def opened(target: str | None, *, needs_handlers: bool = True) -> AsyncGenerator[Engine]:
-    """The application's engine, open and, if it needs any, with at least one handler; without a target a bare one."""
-    application = Engine() if target is None else load(target)
-    if isinstance(application, Engine):
-        engine, configure = application, None
-    elif not callable(application):
-        raise _not_an_application(str(target))
-    elif _takes_an_engine(application):
-        engine, configure = Engine(), application
-    else:
-        engine, configure = await _answer(application), None
-    if not isinstance(engine, Engine):
-        raise _not_an_application(str(target))
-    async with engine:
-        if configure is not None:
-            await _answer(configure, engine)
-        engine.load_invokers()  # what installed packages bring is there without a word of the application
-        if needs_handlers and not (engine.handlers.names() or engine.calls.names()):
-            raise HoldfastError(
-                f"{target!r} registers no handler, so this worker could do nothing.",
-                code="APP_WITHOUT_HANDLERS",
-                hint="Register one with engine.register(name, function) or @engine.handler(name).",
-            )
-        yield engine
+class Server:
+    """A server under the names an engine has for the same verbs."""
+
+    def __init__(self, client: Client) -> None:
+        self.get = client.get
+        self.find = client.find
+        self.steps = client.steps
+        self.events = client.events
+        self.settle = client.settle
+        self.publish = client.publish
+        self.publish_many = client.publish_many
+        self.start = client.start
+        self.advance = client.advance
+        self.signal = client.signal
+        self.signal_key = client.signal_key
+        self.cancel = client.cancel
+        self.abort = client.abort
+        self.suspend = client.suspend
+        self.resume = client.resume
+        self.rerun = client.rerun
+        self.flows = client.flows.list
+        self.flow = client.flows.get
+        self.tasks = client.tasks.list
+        self.inbox = client.tasks.inbox
+        self.task = client.tasks.get
+        self.task_events = client.tasks.events
+        self.claim = client.tasks.claim
+        self.release = client.tasks.release
+        self.assign = client.tasks.assign
+        self.delegate = client.tasks.delegate
+        self.decide = client.tasks.decide
+        self.dead_letters = client.dead_letters.list
+        self.find_dead_letters = client.dead_letters.find
+        self.dead_letter = client.dead_letters.get
+        self.requeue = client.dead_letters.requeue
+        self.replay_dead_letters = client.dead_letters.requeue_many
+        self.discard_dead_letters = client.dead_letters.discard
+        self.effects = client.effects.of
+        self.list_effects = client.effects.list
+        self.get_effect = client.effects.get
+        self.replay_effect = client.effects.resend
+        self.workers = client.workers
+
+    def all_dead_letters(self, filter: LetterFilter, *, after: str | None = None, limit: int = 50) -> NoReturn:
+        raise Refused(
+            "A server tells of one tenant only.",
+            code="ALL_TENANTS_NEED_DATABASE",
+            hint="Leave out --url (HOLDFAST_URL) and set HOLDFAST_DSN, where the login may be holdfast_worker.",
+        )
 
 
-def _import(module_name: str) -> Any:
+Place: TypeAlias = SyncEngine | Server
+
+
+class Where(NamedTuple):
+    url: str | None = None
+    api_key: str | None = None
+    tenant: str | None = None
+    subject: str | None = None
+
+
+_WHERE: ContextVar[Where] = ContextVar("where", default=Where())  # noqa: B039 - a NamedTuple does not change
+
+_PANEL: Final = "Where"
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", envvar="HOLDFAST_URL", rich_help_panel=_PANEL, help="A server to act on instead of the database."
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option("--api-key", envvar="HOLDFAST_API_KEY", rich_help_panel=_PANEL, help="The key to show the server."),
+]
+Tenant = Annotated[
+    str | None,
+    typer.Option("--tenant", rich_help_panel=_PANEL, help="The organisation; a server in development believes it."),
+]
+Subject = Annotated[
+    str | None,
+    typer.Option("--subject", rich_help_panel=_PANEL, help="Who asks; only a server in development believes it."),
+]
+_OPTIONS: Final = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+    for name, option in {"url": Url, "api_key": ApiKey, "tenant": Tenant, "subject": Subject}.items()
+]
+
+
+def anywhere(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where it acts; `place()` then is there."""
+    signature = inspect.signature(command, eval_str=True)
+
+    @wraps(command)
+    def act(*, url: str | None, api_key: str | None, tenant: str | None, subject: str | None, **given: Any) -> None:
+        token = _WHERE.set(Where(url or None, api_key or None, tenant or None, subject or None))
+        try:
+            command(**given)
+        finally:
+            _WHERE.reset(token)
+
+    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+    vars(act)["__signature__"] = signature.replace(parameters=[*own, *_OPTIONS])
+    act.__annotations__ = {each.name: each.annotation for each in (*own, *_OPTIONS)}
+    return act
+
+
+@contextmanager
+def place() -> Generator[Place]:
+    where = _WHERE.get()
+    if where.url is None:
+        with SyncEngine(org=where.tenant) as engine:
+            yield engine
+        return
+    from holdfast.client import Client  # only those who need it pay for an HTTP client
+
+    with (
+        _logged_warnings(),
+        Client(where.url, api_key=where.api_key, tenant=where.tenant, subject=where.subject) as client,
+    ):
+        yield Server(client)
+
+
+@contextmanager
+def _logged_warnings() -> Generator[None]:
+    """Print what the client warns of."""
+    log, printed = logger("holdfast.client"), _Printed(logging.WARNING)
+    log.addHandler(printed)
     try:
-        return import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
-            raise _failed(module_name, missing) from missing
-        raise NotFound(
-            f"There is no module {missing.name!r} here.",
-            code="APP_NOT_FOUND",
-            hint="Run the command in the directory that holds it, or install its package.",
-        ) from None
-    except HoldfastError:
-        raise
-    except Exception as failure:
-        raise _failed(module_name, failure) from failure
+        yield
+    finally:
+        log.removeHandler(printed)
 
 
-def _failed(module_name: str, failure: Exception) -> HoldfastError:
-    frame = traceback.extract_tb(failure.__traceback__)[-1]
-    place = f"{frame.filename}, line {frame.lineno}"
-    return HoldfastError(
-        f"Importing {module_name!r} failed: {type(failure).__name__}: {failure} ({place}).",
-        code="APP_FAILED",
-        hint="The module must be importable in a new process.",
-    )
+class _Printed(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
 
 
-def _takes_an_engine(function: Any) -> bool:
-    parameters = inspect.signature(function).parameters.values()
-    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-
-
-async def _answer(function: Any, *arguments: Any) -> Any:
-    answer = function(*arguments)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _not_an_application(target: str) -> HoldfastError:
-    return HoldfastError(
-        f"{target!r} is neither an Engine nor a function that answers or configures one.",
-        code="APP_INVALID",
-        hint="See docs/cli.md for the three forms.",
-    )
+def actor(by: str | None) -> str:
+    """Who does it; "" where a server that is shown a key knows that itself."""
+    where = _WHERE.get()
+    if where.url is not None and where.api_key is not None:
+        if by is not None:
+            raise Refused(
+                "Who does it is whoever the API key belongs to.",
+                code="ACTOR_KNOWN",
+                hint="Leave out --by, or act with a key of that person.",
+            )
+        return ""
+    who = by or where.subject
+    if who is None:
+        raise typer.BadParameter("Missing option '--by': who does it stands in the audit trail.")
+    return who

@@ -5,7 +5,7 @@ Nothing here reads a clock, draws a random number or touches the world, so a dec
 error and changes nothing; a stale one — it names a wait or a step the instance has left behind — is an error too.
 
 A signal is applied in two strides: the module that knows it (`results`, `timers`, `events`, `control`) ends steps and
-sets tokens in motion, then `walk` lets them enter nodes until everyone stands still.
+sets tokens in motion, then `walk` lets them enter nodes until no token moves.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.core import control, events, migrate, requeue, rerun, results, rollback, timers, turnaround, verdicts
-from holdfast.core.acting import unsigned
-from holdfast.core.decision import Decision, Facts
-from holdfast.core.finish import finish
-from holdfast.core.plain import begin, go_on
-from holdfast.core.plain_undo import take_back
-from holdfast.core.program import Program
-from holdfast.core.signals import (
+from holdfast.core.fast.backward import fail, plan, take_back
+from holdfast.core.fast.forward import begin, go_on
+from holdfast.core.kernel.builder import Move, Overflow, Turn, without_own
+from holdfast.core.kernel.finish import finish
+from holdfast.core.kernel.walk import walk
+from holdfast.core.model.decision import Decision, Facts
+from holdfast.core.model.program import Program
+from holdfast.core.model.signals import (
     CONDITIONAL,
     Abort,
     CallDue,
@@ -29,6 +29,7 @@ from holdfast.core.signals import (
     ChildFinished,
     Decided,
     EventArrived,
+    EventsExpired,
     ForceFail,
     HistoryRead,
     Migrate,
@@ -46,10 +47,10 @@ from holdfast.core.signals import (
     WorkFailed,
     started_by,
 )
-from holdfast.core.state import ROOT, Instance
-from holdfast.core.status import ROLLING_BACK, RUNNING, TERMINAL, InstanceStatus
-from holdfast.core.turn import Move, Turn
-from holdfast.core.walk import walk
+from holdfast.core.model.state import ROOT, Instance
+from holdfast.core.model.status import ROLLING_BACK, RUNNING, TERMINAL, InstanceStatus
+from holdfast.core.rollback import rollback
+from holdfast.core.signals import control, decisions, early, events, migrate, requeue, rerun, results, timers
 from holdfast.errors import Conflict, Refused
 
 
@@ -64,16 +65,19 @@ def decide(program: Program, instance: Instance, signal: Signal, facts: Facts) -
         plain = begin(program, instance, signal, facts)
     elif type(signal) is WorkFailed:
         if instance.status is RUNNING:
-            plain = turnaround.fail(program, instance, signal, facts)
+            plain = fail(program, instance, signal, facts)
     elif type(signal) is HistoryRead:
-        plain = turnaround.plan(program, instance, signal, facts)
+        plain = plan(program, instance, signal, facts)
     return decide_at_length(program, instance, signal, facts) if plain is None else plain
 
 
 def decide_at_length(program: Program, instance: Instance, signal: Signal, facts: Facts) -> Decision:
     _check_legal(instance, signal)
     turn = Turn(program, instance, facts)
-    _APPLY[type(signal)](turn, signal)
+    try:
+        _APPLY[type(signal)](turn, signal)
+    except Overflow as overflow:  # the data of the signal is too large: nothing is changed
+        raise overflow.refusal() from None
     if turn.moves:
         walk(turn)
     return finish(turn)
@@ -99,7 +103,7 @@ def _check_legal(instance: Instance, signal: Signal) -> None:
 
 
 def _is_afterwork(instance: Instance, signal: Signal) -> bool:
-    """A compensation that had failed is run again while the instance stays what it is."""
+    """Check if the signal is about a compensation that runs again after the instance has ended."""
     if type(signal) is Requeue:
         return signal.undo is not None
     if type(signal) is RequeueMany:
@@ -112,7 +116,8 @@ def _started(turn: Turn, signal: Started) -> None:
     turn.status = InstanceStatus.RUNNING
     turn.note("instance_started", detail=None if signal.origin is None else {"origin": signal.origin})
     timers.set_expiry(turn)
-    raw = signal.raw if signal.origin is not None else unsigned(turn, signal.raw)  # a re-run keeps what was signed
+    # A new instance has no approvals and no error yet; only a re-run keeps earlier signatures.
+    raw = signal.raw if signal.origin is not None else without_own(turn.program.own, signal.raw)
     if raw is not signal.raw:
         turn.context = raw
     turn.moves.append(Move(ROOT, 0, signal.node or turn.program.entry, raw, cause="started"))
@@ -127,7 +132,8 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     TimerDue: timers.timer_due,
     Reschedule: timers.reschedule,
     EventArrived: events.event_arrived,
-    Decided: verdicts.decided,
+    EventsExpired: early.expired,
+    Decided: decisions.decided,
     ChildFinished: events.child_finished,
     ReceiptArrived: events.receipt_arrived,
     Cancel: control.cancel,

@@ -1,4 +1,4 @@
-"""Strict JSON at every edge: `encode` and `decode` what is stored, `canonical` and `hash_json` what is compared."""
+"""Strict JSON at every edge: `encode` and `decode` for storage, `canonical` and `hash_json` for comparison."""
 
 from holdfast.payloads.encoding import MAX_BYTES, WARN_BYTES, canonical, decode, encode, hash_json, is_large
 from holdfast.payloads.plain import MAX_DEPTH

@@ -1,11 +1,11 @@
-"""The one strict JSON edge: what may be stored, and the bytes it becomes.
+"""The one strict JSON edge: the values that may be stored, and their bytes.
 
-PostgreSQL's jsonb, RFC 8785 and Python disagree on what JSON is. Whatever passes here is safe for all three:
-finite numbers, 64-bit integers, text keys, no NUL, no lone surrogates, bounded depth and size.
+PostgreSQL's jsonb, RFC 8785 and Python disagree on JSON. A value that passes here is safe for all three: finite
+numbers, 64-bit integers, text keys, no NUL, no lone surrogates, bounded depth and size.
 
 Speed: msgspec writes bytes quickly but leniently (NaN becomes null, integer keys become text). So the happy path
-encodes, reads back and compares, all in C: bytes that read back equal lost nothing. Only a value that fails this,
-or whose bytes look suspicious, is walked in Python; the walk converts what has a JSON form and names what has none.
+encodes, reads back and compares, all in C: bytes that read back equal lost nothing. Only a value that fails this, or
+whose bytes look suspicious, is walked in Python; the walk converts values that have a JSON form and names the others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import msgspec
 import rfc8785
 
 from holdfast.errors import PayloadError
+from holdfast.payloads.bounds import is_deep, stored_size
+from holdfast.payloads.numbers import spelled
 from holdfast.payloads.plain import HASHED_INTEGERS, MAX_DEPTH, check
 
 WARN_BYTES: Final = 256 * 1024
@@ -29,11 +31,9 @@ _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
 _encode_sorted: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(order="deterministic").encode
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
-_SHAPE: Final = bytes.maketrans(b"123456789{}", b"000000000[]")
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _BACKSLASH: Final = ord("\\")
 _LONG_INTEGER: Final = b"0" * 19
-_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]'))
-_QUOTED: Final = re.compile(rb'"[^"]*"')
 # Floats, escapes and large integers are spelled differently by RFC 8785 and msgspec.
 _SPELLED_DIFFERENTLY: Final = re.compile(rb"[0-9][.e]|\\u|[0-9]{16}")
 
@@ -43,15 +43,15 @@ def encode(value: Any, place: str) -> bytes:
     size = 0
     try:
         data = _encode(value)
-        size = len(data)
+        size = stored_size(data, MAX_BYTES)
         if size <= MAX_BYTES and not _suspicious(data) and (_decode(data) == value) is True:
-            return data
+            return spelled(data)
     except Exception:  # noqa: S110  # whatever it was, the walk finds it and can say where it is
         pass
     _check_size(size, place)  # now: a walk over millions of items would hold up everybody else
     data = _encode(check(value, place))
-    _check_size(len(data), place)
-    return data
+    _check_size(stored_size(data, MAX_BYTES), place)
+    return spelled(data)
 
 
 def decode(data: bytes | str, place: str) -> Any:
@@ -64,8 +64,10 @@ def decode(data: bytes | str, place: str) -> Any:
         _refuse_json(raw, place, str(error))
     if _suspicious(raw):
         check(value, place)
+    back = _encode(value)
+    _check_size(stored_size(back, MAX_BYTES), place)
     # Reading keeps the last of two equal keys, so a repeated key loses its colon on the way back.
-    if raw.count(b":") != _encode(value).count(b":") or b"\\u003" in raw:
+    if raw.count(b":") != back.count(b":") or b"\\u003" in raw:
         _refuse_repeated_keys(raw, place)
     return value
 
@@ -92,25 +94,13 @@ def is_large(data: bytes) -> bool:
 
 
 def _suspicious(data: bytes) -> bool:
-    """Whether the bytes may hold NUL, an integer beyond 64 bits or too many levels. Never false when they do."""
+    """Check whether the bytes may hold NUL, an integer beyond 64 bits or too many levels. Never false when they do."""
     # `find` because `in` costs twice as much on short bytes; looking for one byte costs next to nothing.
     if _BACKSLASH in data and data.find(b"\\u0000") >= 0:
         return True
-    shape = data.translate(_SHAPE)
-    if shape.find(_LONG_INTEGER) >= 0:
+    if data.translate(_DIGITS).find(_LONG_INTEGER) >= 0:
         return True
-    return len(data) > 2 * MAX_DEPTH and shape.count(b"[") > MAX_DEPTH and _is_deep(shape)
-
-
-def _is_deep(shape: bytes) -> bool:
-    """Depth by peeling: drop strings, then remove the innermost pair of brackets once per level."""
-    unescaped = shape.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = _QUOTED.sub(b"", unescaped.translate(None, _NOT_STRUCTURE).replace(b'""', b""))
-    for _ in range(MAX_DEPTH):
-        brackets = brackets.replace(b"[]", b"")
-        if not brackets:
-            return False
-    return True
+    return len(data) > 2 * MAX_DEPTH and is_deep(data, MAX_DEPTH)
 
 
 def _check_size(size: int, place: str) -> None:

@@ -1,1 +1,1 @@
-"""Everything that runs: the engine facade, the committer and its lanes, handlers, timers, recovery."""
+"""The runtime: the engine facade, the committer and its lanes, handlers, timers, recovery."""

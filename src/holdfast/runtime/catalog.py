@@ -1,8 +1,8 @@
-"""Definitions in memory: which graph a start means, and the program an instance is pinned to.
+"""Definitions in memory: the graph that a start uses, and the program an instance is pinned to.
 
-A pinned program never changes, so it is kept for good (the most recently used ones). What "the newest version" means
-does change: that answer is kept for a moment only and dropped at once when somebody publishes in this process. While
-one caller asks again, the others go on with the answer there is.
+A pinned program never changes, so it is kept for good (the most recently used ones). The newest version does change:
+that answer is kept for a moment only and dropped at once when this process publishes. While one caller refreshes it,
+the others use the old answer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections import OrderedDict
 
 import msgspec
 
-from holdfast.compiler.compiled import load_compiled, require_current
-from holdfast.core.program import Program, link
+from holdfast.core.model.program import Program, link
 from holdfast.errors import DefinitionError, NotFound
+from holdfast.graph.compiled import load_compiled, require_current
 from holdfast.store.definitions import DefinitionRow, find_definition, load_definition
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
 
 FRESH_SECONDS = 1.0
 KEPT_PROGRAMS = 1000
@@ -24,7 +24,7 @@ KEPT_NAMES = 10_000  # every organisation has its own
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What a start needs to know of the flow it starts."""
+    """Facts of a flow that a start needs."""
 
     id: bytes
     name: str
@@ -54,7 +54,7 @@ class Catalog:
         return found[1]
 
     async def program(self, session: Session, definition: bytes, *, inside: bool = False) -> Program:
-        """The graph an instance is pinned to; whether the compiler is current does not matter here (WF-07)."""
+        """Load the program an instance is pinned to; the age of the compiler does not matter here (WF-07)."""
         program = self._programs.get(definition)
         if program is None:
             row = await load_definition(session, definition, inside=inside)
@@ -90,7 +90,7 @@ class Catalog:
     async def unknown(
         self, session: Session, org: str, name: str, version: int | None, *, inside: bool = False
     ) -> NotFound:
-        """Which of the two is not there, the flow or its version."""
+        """The error for an unknown flow, or for an unknown version of a known one."""
         if version is not None and await find_definition(session, org, name, None, inside=inside) is not None:
             return NotFound(
                 f"The flow {name!r} has no version {version}.",
@@ -102,7 +102,7 @@ class Catalog:
         )
 
     def _link(self, row: DefinitionRow) -> Program:
-        program = link(load_compiled(row.compiled, row.hash), row.id)
+        program = link(load_compiled(row.compiled, row.hash), row.id, row.apps)
         self._programs[row.id] = program
         if len(self._programs) > KEPT_PROGRAMS:
             self._programs.popitem(last=False)

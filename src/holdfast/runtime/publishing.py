@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.compiler.compile import compile_graph
-from holdfast.compiler.compiled import dump_compiled
-from holdfast.compiler.graph import Graph, dump_graph, load_graph
-from holdfast.compiler.lowering import lower
-from holdfast.compiler.steps_graph import to_graph
-from holdfast.definitions.flow import Flow
-from holdfast.definitions.model import Definition as FlowDefinition
-from holdfast.definitions.shape import certain_sub_flows
-from holdfast.definitions.sources import is_written, read_source
-from holdfast.definitions.steps.model import Workflow
+from holdfast.doors.registry import Written, open_source
+from holdfast.doors.source import Source
 from holdfast.errors import Conflict, DefinitionError
+from holdfast.graph.compile import compile_graph
+from holdfast.graph.compiled import dump_compiled
+from holdfast.graph.model import Behaviour, Graph, dump_graph
+from holdfast.graph.rules import rules_of
+from holdfast.logs import logger
 from holdfast.payloads import canonical
-from holdfast.runtime.starter import new_id
+from holdfast.runtime.commit.starter import new_id
+from holdfast.runtime.worker.apps import SEPARATOR, owners
 from holdfast.store.definitions import NewDefinition, find_definition, insert_definitions
-from holdfast.store.flows import FlowDocument, read_flow
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
+from holdfast.store.reads.flows import FlowDocument, read_flow
 
-log = logging.getLogger("holdfast.publish")
+log = logger("holdfast.publish")
 
-OF_ENTITIES: Final = frozenset({"envelope", "org_patch", "effective"})  # made from the contract of one
+_ROUTED: Final = (Behaviour.WORK, Behaviour.CALL)  # the handler of an effect is its kind, which every worker has
 
-Publishable = FlowDefinition | Workflow | Graph | dict[str, Any]
+Publishable = Written
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -42,13 +40,18 @@ class Published(msgspec.Struct, frozen=True):
     unknown_flows: list[str] = []  # sub-flows it starts that are not published, at least not yet
 
 
-async def publish(session: Session, org: str, definitions: Sequence[Publishable], by: str | None) -> list[Published]:
-    """All of them in one transaction, or none."""
-    graphs = [_as_graph(definition) for definition in definitions]
-    new = [_compiled(org, source, graph, by) for source, graph in graphs]
-    for definition in definitions:
-        if isinstance(definition, FlowDefinition):
-            await _refuse_cycle(session, org, definition)
+async def publish(
+    session: Session, org: str, sources: Sequence[Source], by: str | None, app: str | None = None
+) -> list[Published]:
+    """All of them in one transaction, or none. `app`: whose their short names of handlers are."""
+    graphs = [_lowered(source) for source in sources]
+    # In threads: to check a large definition takes seconds, and nobody else waits for it.
+    new = [
+        await asyncio.to_thread(_compiled, org, stored, graph, by, app, {**source.functions, **source.calls})
+        for source, (stored, graph) in zip(sources, graphs, strict=True)
+    ]
+    for source in sources:
+        await _refuse_cycle(session, org, source)
     was_new = await insert_definitions(session, new)
     if was_new is None:
         raise await _taken(session, org, new)
@@ -58,24 +61,45 @@ async def publish(session: Session, org: str, definitions: Sequence[Publishable]
     ]
 
 
-def _compiled(org: str, source: dict[str, Any], graph: Graph, by: str | None) -> NewDefinition:
+def _compiled(
+    org: str,
+    source: dict[str, Any],
+    graph: Graph,
+    by: str | None,
+    app: str | None,
+    functions: Mapping[str, Callable[..., Any]],
+) -> NewDefinition:
     compiled, dumped = compile_graph(graph), dump_graph(graph)
+    names = {node.handler for node in graph.nodes if node.handler and node.behaviour in _ROUTED}
+    apps = owners(app, sorted(names), functions)
+    shared = sorted(name for name in names - apps.keys() if SEPARATOR not in name and ":" not in name)
     return NewDefinition(
         new_id(org, None, None), org, graph.kind, graph.name, graph.version, canonical(source),
         canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)),
-        compiled.hash, compiled.compiler_version, by,
+        compiled.hash, compiled.compiler_version, by, canonical(apps), canonical(shared),
     )  # fmt: skip
 
 
 async def _taken(session: Session, org: str, new: Sequence[NewDefinition]) -> Conflict:
-    """Which of them is there with other content: in the database, or among these very ones."""
+    """Find the definition whose version exists with other content: in the database, or among the new ones."""
     hashes: dict[tuple[str, int], str] = {}
     for one in new:
         known = await find_definition(session, org, one.name, one.version)
         before = hashes.setdefault((one.name, one.version), one.hash)
         if one.hash != before or (known is not None and known.org == org and known.hash != one.hash):
             return version_taken(one.name, one.version)
+        if known is not None and known.org == org and (app := _other_app(known.apps, one.apps)) is not None:
+            return Conflict(
+                f"{one.name!r} version {one.version} belongs to the application {app!r}.",
+                code="FLOW_OF_ANOTHER_APP",
+                hint=f"Publish it under another name, or as that application: Engine(app={app!r}).",
+            )
     return version_taken(new[-1].name, new[-1].version)
+
+
+def _other_app(known: Mapping[str, str], wanted: bytes) -> str | None:
+    mine = msgspec.json.decode(wanted, type=dict[str, str])
+    return next((app for name, app in known.items() if mine.get(name, app) != app), None)
 
 
 def version_taken(name: str, version: int) -> Conflict:
@@ -87,7 +111,7 @@ def version_taken(name: str, version: int) -> Conflict:
 
 
 async def _unknown_flows(session: Session, org: str, graph: Graph) -> list[str]:
-    """A sub-flow may well be published after the flow that starts it; but it may also be misspelt."""
+    """Find sub-flows that are not published. They may come later, but the name may also be misspelt."""
     children = dict.fromkeys((node.child.flow, node.child.version) for node in graph.nodes if node.child is not None)
     unknown = [flow for flow, version in children if await find_definition(session, org, flow, version) is None]
     for flow in dict.fromkeys(unknown):
@@ -95,54 +119,42 @@ async def _unknown_flows(session: Session, org: str, graph: Graph) -> list[str]:
     return list(dict.fromkeys(unknown))
 
 
-async def _refuse_cycle(session: Session, org: str, definition: FlowDefinition) -> None:
+async def _refuse_cycle(session: Session, org: str, source: Source) -> None:
     """A flow that comes back to itself through others, and nothing on the way decides, would never end."""
-    ways = [(item, (definition.name, item.flow)) for item in certain_sub_flows(definition.items)]
-    if not ways or await find_definition(session, org, definition.name, definition.version) is not None:
+    ways = [(child, (source.name, child.flow)) for child in source.children()]
+    if not ways or await find_definition(session, org, source.name, source.version) is not None:
         return
     seen: set[tuple[str, int]] = set()
     while ways:
-        item, way = ways.pop()
-        found = await read_flow(session, org, item.flow, item.version)
-        if item.flow == definition.name and _is_meant(definition, item.version, found):
+        child, way = ways.pop()
+        found = await read_flow(session, org, child.flow, child.version)
+        if child.flow == source.name and _is_meant(source, child.version, found):
             raise DefinitionError(
                 f"The flow starts itself, and no condition comes before: {' → '.join(map(repr, way))}.",
                 code="FLOW_CYCLE",
                 hint="Put a condition before one of these sub-flows, or start another flow.",
             )
-        if found is None or (found.name, found.version) in seen or not is_written(found.source):
+        if found is None or (found.name, found.version) in seen:
             continue
         seen.add((found.name, found.version))
-        ways += [(each, (*way, each.flow)) for each in certain_sub_flows(read_source(found.source).items)]
+        ways += [(each, (*way, each.flow)) for each in open_source(found.source).children()]
 
 
-def _is_meant(definition: FlowDefinition, version: int | None, newest: FlowDocument | None) -> bool:
-    """Without a version a sub-flow is the newest when it starts, and that may be the one that is being published."""
+def _is_meant(source: Source, version: int | None, newest: FlowDocument | None) -> bool:
+    """Check whether a sub-flow means this definition. With no version it is the newest at its start, perhaps this
+    one.
+    """
     if version is not None:
-        return version == definition.version
-    return newest is None or newest.version <= definition.version
+        return version == source.version
+    return newest is None or newest.version <= source.version
 
 
-def _as_graph(definition: Publishable) -> tuple[dict[str, Any], Graph]:
-    if isinstance(definition, FlowDefinition):
-        return definition.source, lower(definition)
-    if isinstance(definition, Workflow):
-        return definition.source, to_graph(definition)
-    _refuse_unbuilt(definition)
-    graph = definition if isinstance(definition, Graph) else load_graph(definition)
-    if graph.kind in OF_ENTITIES:
+def _lowered(source: Source) -> tuple[dict[str, Any], Graph]:
+    stored, graph = source.stored, source.lower()
+    if not rules_of(graph.kind).is_published:
         raise DefinitionError(
             f"{graph.name!r} is a graph of the kind {graph.kind!r}, which belongs to an entity.",
             code="KIND_NOT_PUBLISHABLE",
             hint="Publish it as a saga, as steps or as a machine.",
         )
-    return dump_graph(graph), graph
-
-
-def _refuse_unbuilt(definition: Any) -> None:
-    if isinstance(definition, Flow):
-        raise DefinitionError(
-            "The flow was written and not built.",
-            code="FLOW_NOT_BUILT",
-            hint="Write `.build()` behind its last step.",
-        )
+    return stored, graph

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from holdfast.core.signals import EventArrived, Signal
+from holdfast.core.model.signals import EventArrived, Signal
 from holdfast.errors import Conflict
-from holdfast.store.notes import note_event
-from holdfast.store.session import Session
-from holdfast.store.timers import Later
+from holdfast.store.pg.session import Session
+from holdfast.store.queue.notes import note_event
+from holdfast.store.queue.signals import Later
 
 
 @asynccontextmanager
 async def noted_refusal(
     session: Session, instance: bytes, signal: Signal | Later, actor: str | None
 ) -> AsyncGenerator[None]:
-    """What an instance that is over could not take any more stands in its audit trail."""
+    """Note a signal refused by an ended instance in its audit trail."""
     try:
         yield
     except Conflict as refusal:

@@ -1,1 +1,1 @@
-"""The HTTP API: routes over the engine, who may use them, and how failures are told."""
+"""The HTTP API: routes over the engine, access to them, and the form of their errors."""

@@ -1,7 +1,7 @@
-"""The application: assembled here, thought out elsewhere.
+"""Assembly of the application.
 
-A request walks: CORS (if any) → its name and trace → its size → the gate of its route (who, how often, which form) →
-the route → the engine. Whatever refuses it on the way becomes one problem document.
+A request passes: CORS (if any) → its name and trace → its size → the gate of its route (identity, rate, form) → the
+route → the engine. A refusal at any of these becomes one problem document.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from starlette.requests import Request
 from holdfast.errors import Unauthenticated
 from holdfast.runtime.engine import Engine
 from holdfast.server import routes
-from holdfast.server.identity import Authenticator, Identity
-from holdfast.server.limits import RateLimiter
+from holdfast.server.access.identity import Authenticator, Identity
+from holdfast.server.access.limits import RateLimiter
+from holdfast.server.http.connections import Connections
+from holdfast.server.http.openapi import describe
+from holdfast.server.http.peers import Proxies
+from holdfast.server.http.problems import tell_problems
+from holdfast.server.http.sse import Streams
 from holdfast.server.middleware.request_context import RequestContext
 from holdfast.server.middleware.size_limits import SizeLimits
-from holdfast.server.openapi import describe
-from holdfast.server.problems import tell_problems
+from holdfast.server.routes.description import Descriptions
 from holdfast.server.routes.health import ReadinessCheck
 from holdfast.server.settings import ServerSettings
-from holdfast.server.sse import Streams
 from holdfast.version import __version__
 
 _FREQUENT: Final = {"ui_workflows", "tasks", "instances"}
@@ -37,12 +40,13 @@ _EXPOSED: Final = ["ETag", "Location", "Preference-Applied", "Retry-After", "X-R
 def create_app(
     engine: Engine, settings: ServerSettings | None = None, *, authenticate: Authenticator | None = None
 ) -> FastAPI:
-    """The HTTP API over an engine that somebody else opens: see `Engine.lifespan`."""
+    """Build the HTTP API over an engine whose lifespan belongs to the application: see `Engine.lifespan`."""
     chosen = settings or ServerSettings()
     app = FastAPI(
         title="Holdfast",
         version=__version__,
         summary="Durable workflows over HTTP",
+        openapi_url=None,  # `routes/description.py` serves it
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -52,6 +56,9 @@ def create_app(
     app.state.settings = chosen
     app.state.authenticator = authenticate or _know_nobody
     app.state.rate_limiter = RateLimiter(chosen.rate, chosen.burst)
+    app.state.proxies = Proxies(chosen.proxies)
+    app.state.connections = Connections(chosen)
+    app.state.descriptions = Descriptions(app)
     app.state.streams = Streams(chosen)
     app.state.readiness = ReadinessCheck(engine)
     for router in _routers():
@@ -68,7 +75,7 @@ async def _know_nobody(_: Request) -> Identity:
 
 
 def _routers() -> Iterator[APIRouter]:
-    """Every module of `routes` offers one. Paths are tried one after the other: what is most in use comes first."""
+    """The router of every module of `routes`, those most in use first: paths are tried one after the other."""
     names = [module.name for module in iter_modules(routes.__path__)]
     for name in sorted(names, key=lambda name: (name not in _FREQUENT, name)):
         yield import_module(f"{routes.__name__}.{name}").router

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.runtime.steps.descriptor import Descriptor
-from holdfast.runtime.steps.standing import Standing
-from holdfast.runtime.steps.starting import PARTITION
-from holdfast.runtime.steps.statuses import shown_status
+from holdfast.runtime.people.descriptor import Descriptor
+from holdfast.runtime.people.standing import Standing
+from holdfast.runtime.people.start_rules import PARTITION
+from holdfast.views.statuses import shown_status
 
 OVER: Final = frozenset({"completed", "failed", "cancelled"})
 
@@ -51,7 +51,7 @@ def instance_of(found: Descriptor) -> Workflow:
 
 
 def changed(found: Standing) -> Workflow:
-    """The same, of a workflow that somebody has just changed."""
+    """The same view, of a workflow right after a change."""
     instance = found.instance
     attributes: Mapping[str, Any] = instance.attributes or {}
     return Workflow(

@@ -1,6 +1,6 @@
 """API keys in the database: found by their public half, listed for their organisation, ended, never removed.
 
-Every write may be sent twice: a key is stored under a prefix that was drawn for it, and what is there is read back.
+Every write may be sent twice: a key is stored under a prefix that was drawn for it, and a repeat reads it back.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.moments import to_datetime
-from holdfast.store.locks import CLOCK
-from holdfast.store.pins import PIN
-from holdfast.store.session import Session, rows
-from holdfast.store.statements import SQL, Query
-from holdfast.store.wire import read_int
+from holdfast.core.model.timestamps import to_datetime
+from holdfast.store.commit.locks import CLOCK
+from holdfast.store.pg.session import Session, rows
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
 
 NEVER: Final = 2**63 - 1  # PostgreSQL's infinity: before the first page
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """One key as its organisation sees it. The secret is in none of these: only whoever was given it has it."""
+    """One key as its organisation sees it, without the secret: only the holder has that."""
 
     prefix: str
     org: str
@@ -49,7 +49,7 @@ class StoredKey(msgspec.Struct, frozen=True):
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """What a key is to be: whom it stands for and what it may."""
+    """A key to create: its subject and its capabilities."""
 
     org: str
     name: str
@@ -84,7 +84,7 @@ async def revoke_api_key(session: Session, org: str, prefix: str, by: str | None
 
 
 async def find_api_key(session: Session, prefix: str) -> StoredKey | None:
-    """Of any organisation: which one it is, is what the caller wants to know."""
+    """Find a key of any organisation: the caller needs the organisation first of all."""
     results = await session.once(PIN, SQL.read_api_key.one(prefix))
     return _stored(rows(results[1]))
 
@@ -94,7 +94,9 @@ async def note_api_key_use(session: Session, prefix: str) -> None:
 
 
 async def list_api_keys(session: Session, org: str, *, after: str | None, ended: bool, limit: int) -> list[ApiKey]:
-    """Newest first, after the key with that prefix; one of somebody else's leads to the first page."""
+    """List keys, newest first, after the key with that prefix; a prefix of another organisation gives the first
+    page.
+    """
     _, clock, last = await session.once(PIN, CLOCK, SQL.read_api_key.one(after))
     position = next(((row[10], row[0].decode()) for row in rows(last) if row[1].decode() == org), (None, ""))
     created_at = NEVER if position[0] is None else read_int(position[0])

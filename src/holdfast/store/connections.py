@@ -1,8 +1,8 @@
-"""Connections that are not ours: psycopg, SQLAlchemy and Django, told apart without importing the latter two.
+"""Connections of the user's own: psycopg, SQLAlchemy and Django, recognised without importing the latter two.
 
-Each can run one statement and answer one value. The statements lie in `sql/borrowed`, one file per verb with `$n::type`
-parameters like all others; the placeholder is rewritten to what the library reads. A connection with blocking calls
-may be bound to its thread (Django's is): whoever drives the loop from another thread says in `RUN_THERE` how to get
+Each can run one statement and answer one value. The statements lie in `sql/caller`, one file per verb with `$n::type`
+parameters like all others; the placeholder is rewritten to the library's own. A connection with blocking calls may be
+bound to its thread (Django's is): a caller that drives the loop from another thread says in `RUN_THERE` how to get
 there.
 """
 
@@ -29,7 +29,7 @@ _PARAMETER: Final = re.compile(r"\$(\d+)::([a-z0-9]+)")
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What the database said, whichever library wrapped it."""
+    """The database's own error, from inside the wrapper of any library."""
 
     sqlstate: str
     message: str
@@ -71,7 +71,10 @@ def _fetch_blocking(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wake
 
 
 def _fetch_by_django(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wake | None) -> Any:
-    """Only an atomic block has an on-commit hook. It is dropped with the savepoint it was set in, as is the setting."""
+    """Run a verb, with the wake-up as an on-commit hook in an atomic block.
+
+    Only an atomic block has such a hook. It is dropped with the savepoint it was set in, as is the setting.
+    """
     is_told = wake is not None and conn.in_atomic_block
     statement = (_for_drivers_quietly if is_told else _for_drivers)(verb)
     with conn.cursor() as cursor:
@@ -80,6 +83,24 @@ def _fetch_by_django(conn: Any, verb: str, arguments: tuple[Any, ...], wake: Wak
     if is_told:
         conn.on_commit(wake)
     return None if row is None else row[0]
+
+
+async def place_of(conn: Any) -> tuple[str, str]:
+    """Database and host of the connection, as far as its library tells; nothing is asked of the server."""
+    there = RUN_THERE.get()
+    if there is None or _is_async(conn) or _comes_from(conn, "sqlalchemy.ext.asyncio"):
+        return _place(conn)
+    return await there(lambda: _place(conn))
+
+
+def _place(conn: Any) -> tuple[str, str]:
+    if _comes_from(conn, "sqlalchemy"):
+        conn = getattr(conn, "sync_session", None) or getattr(conn, "sync_connection", None) or conn
+        conn = (conn.connection() if hasattr(conn, "get_bind") else conn).connection.driver_connection
+    elif _comes_from(conn, "django"):
+        conn = conn.connection
+    known = getattr(conn, "info", None)
+    return getattr(known, "dbname", ""), getattr(known, "host", "")
 
 
 def _is_async(conn: Any) -> TypeGuard[psycopg.AsyncConnection[Any]]:
@@ -91,7 +112,7 @@ def _is_blocking(conn: Any) -> TypeGuard[psycopg.Connection[Any]]:
 
 
 def _comes_from(conn: Any, package: str) -> bool:
-    """By class, also of subclasses made elsewhere; attributes of a proxy would already open a connection."""
+    """Check the class by name, subclasses included; reading attributes of a proxy would already open a connection."""
     return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(conn).__mro__)
 
 
@@ -106,18 +127,18 @@ def _for_drivers(verb: str) -> bytes:
 
 @cache
 def _for_drivers_quietly(verb: str) -> bytes:
-    """Until the end of the transaction, for which a wake-up is due already."""
+    """The statement, with NOTIFY muted until the end of the transaction: a wake-up is due then already."""
     return b"%b from (%b offset 0) quiet" % (_for_drivers(verb), _written("mute_wake_ups", "").encode())
 
 
 @cache
 def _for_sqlalchemy(verb: str) -> Any:
-    """Only reached with a connection of SQLAlchemy in hand, so it is loaded already."""
+    """The statement as SQLAlchemy's text. A connection of SQLAlchemy is at hand here, so the library is loaded."""
     return import_module("sqlalchemy").text(_written(verb, "cast(:p{} as {})"))
 
 
 def _written(verb: str, parameter: str) -> str:
-    source = resources.files("holdfast.store").joinpath("sql", "borrowed", f"{verb}.sql").read_text(encoding="utf-8")
+    source = resources.files("holdfast.store").joinpath("sql", "caller", f"{verb}.sql").read_text(encoding="utf-8")
     _, _, statement = source.partition("\n")
     return _PARAMETER.sub(lambda found: parameter.format(*found.groups()), statement).strip()
 

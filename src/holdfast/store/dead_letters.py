@@ -1,4 +1,7 @@
-"""What was given up on, with its envelope and the reason: read it, put it back, or let it go."""
+"""Dead letters: work, signals and effects that were given up, each with its envelope and the reason.
+
+A letter is read, replayed or discarded.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,24 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.moments import to_datetime
-from holdfast.store.pins import PIN
-from holdfast.store.session import Session, rows
-from holdfast.store.statements import SQL, Query
-from holdfast.store.wire import read_int
+from holdfast.core.model.timestamps import to_datetime
+from holdfast.store.pg.session import Session, rows
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
+from holdfast.store.reads.search import ALWAYS, WINDOW, WINDOWS, moment_or
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A signal or a step nothing could be done with. `worker` is the process that gave up; `error` is what it met."""
+    """A signal or a step nothing could be done with. `worker` is the process that gave up; `error` is what it met.
+
+    `step` is the node it is about; None where it is about the instance as a whole.
+    """
 
     id: str
     instance_id: str
+    flow: str
+    step: str | None
     source: str  # signal | work | effect | …
     reason: str
     envelope: Any
@@ -34,24 +43,48 @@ class DeadLetter(msgspec.Struct, frozen=True):
     resolved_why: str | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """Which open letters are meant; what is None does not matter."""
+class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Filter for open letters; a field that is None does not filter."""
 
-    instance: bytes | None = None
     reason: str | None = None
     source: str | None = None
+    flow: str | None = None
+    step: str | None = None
+    error: str | None = None
+    since: datetime | None = None
 
 
 async def list_dead_letters(
-    session: Session, org: str, wanted: Wanted, after: bytes | None, limit: int
-) -> list[DeadLetter]:
-    """Open ones, newest first."""
-    arguments = org, wanted.reason, wanted.source, after, limit
-    if wanted.instance is None:
-        query = SQL.list_dead_letters.one(*arguments)
-    else:
-        query = SQL.list_dead_letters_of_instance.one(*arguments, wanted.instance)
-    return [_letter(row) for row in await _read(session, org, query)]
+    session: Session, org: str, wanted: Wanted, instance: bytes | None, after: bytes | None, limit: int
+) -> tuple[list[DeadLetter], bytes | None]:
+    """Open ones, newest first, and where the next page begins; a page may be short although there are more."""
+    found: list[DeadLetter] = []
+    for _ in range(WINDOWS):
+        query, window = _look(org, wanted, instance, after, limit - len(found))
+        seen = await _read(session, org, query)
+        fitting = [row[1:] for row in seen if row[1] is not None]
+        more = len(fitting) > limit - len(found)
+        found += [_letter(row) for row in fitting[: limit - len(found)]]
+        if more:
+            return found, UUID(found[-1].id).bytes
+        after = seen[-1][0] if len(seen) == window else None
+        if after is None or len(found) == limit:
+            break
+    return found, after
+
+
+def _look(org: str, wanted: Wanted, instance: bytes | None, after: bytes | None, limit: int) -> tuple[Query, int]:
+    wished = msgspec.json.encode(wanted)
+    window = limit + 1 if wished == b"{}" else max(limit + 1, WINDOW)
+    told = org, after, wished, window, limit + 1
+    if instance is not None:
+        return SQL.list_dead_letters_of_instance.one(*told, instance), window
+    since = moment_or(wanted.since, ALWAYS)
+    if wanted.error is not None:
+        return SQL.list_dead_letters_by_error.one(*told, since, wanted.error), window
+    if wanted.flow is not None:
+        return SQL.list_dead_letters_by_flow.one(*told, since, wanted.flow), window
+    return SQL.list_dead_letters.one(*told), window
 
 
 async def read_dead_letter(session: Session, org: str, id: bytes) -> DeadLetter | None:
@@ -60,12 +93,14 @@ async def read_dead_letter(session: Session, org: str, id: bytes) -> DeadLetter 
 
 
 async def replay_signals(session: Session, org: str, ids: Sequence[bytes], by: str, why: str | None) -> list[str]:
-    """Back into the queue; answers which were."""
+    """Put signals back into the queue; return the ids that were."""
     return await _resolve(session, SQL.replay_signals.arrays([ids], org, by, why))
 
 
 async def replay_work(session: Session, org: str, ids: Sequence[bytes], by: str, why: str | None) -> list[str]:
-    """Back into the queues of their handlers, unless the steps have ended by other means; answers which were."""
+    """Put work back into the queues of its handlers, unless the steps have ended meanwhile; return the ids that
+    were.
+    """
     return await _resolve(session, SQL.replay_work.arrays([ids], org, by, why))
 
 
@@ -85,10 +120,13 @@ async def _read(session: Session, org: str, query: Query) -> list[list[Any]]:
 
 
 def _letter(row: list[Any]) -> DeadLetter:
-    id, instance, source, reason, envelope, error, attempts, worker, created, resolved, resolution, by, why = row
+    (id, instance, flow, step, source, reason, envelope, error, attempts, worker, created, resolved, resolution, by,
+     why) = row  # fmt: skip
     return DeadLetter(
         id=str(UUID(bytes=id)),
         instance_id=str(UUID(bytes=instance)),
+        flow=flow.decode(),
+        step=_text(step),
         source=source.decode(),
         reason=reason.decode(),
         envelope=msgspec.json.decode(envelope[1:]),

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.store.session import DatabaseError, Session, rows
-from holdfast.store.statements import SQL, Query
-from holdfast.store.wire import read_int
+from holdfast.store.pg.session import DatabaseError, Session, rows
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.wire import read_int
 
 WORKER = SQL.use_worker.one()
 _MISSED: Final = "HF001"  # holdfast.expect
@@ -24,6 +24,7 @@ class DefinitionRow(msgspec.Struct, frozen=True):
     compiled: bytes | None
     hash: str | None
     compiler_version: str | None
+    apps: dict[str, str] = {}  # whose the short names of its handlers are
 
 
 async def find_definition(
@@ -52,16 +53,18 @@ class NewDefinition(NamedTuple):
     hash: str
     compiler_version: str
     created_by: str | None
+    apps: bytes
+    shared: bytes
 
 
 async def insert_definitions(session: Session, new: Sequence[NewDefinition]) -> list[bool] | None:
-    """All of them, or none: for each, whether it was not there before; None where one is there with other content.
+    """Insert all definitions or none; for each, report whether it is new. None where one exists with other content.
 
-    Whoever publishes the same ones at the same time is waited for, in one order, so that nobody waits in a circle.
+    Publishers of the same definitions wait for each other in one order, so there is no deadlock.
     """
     order = sorted(range(len(new)), key=lambda place: (new[place].name, new[place].version))
     inserts = [SQL.insert_definition.one(*new[place]) for place in order]
-    checks = [SQL.check_definition.one(d.org, d.kind, d.name, d.version, d.hash) for d in new]
+    checks = [SQL.check_definition.one(d.org, d.kind, d.name, d.version, d.hash, d.apps) for d in new]
     try:
         results = await session.once(WORKER, *inserts, *checks)
     except DatabaseError as error:
@@ -77,7 +80,7 @@ async def _one(session: Session, query: Query, inside: bool) -> DefinitionRow | 
     found = rows(results[-1])
     if not found:
         return None
-    id, org, kind, version, status, compiled, digest, compiler = found[0]
+    id, org, kind, version, status, compiled, digest, compiler, apps = found[0]
     return DefinitionRow(
         id,
         org.decode(),
@@ -87,4 +90,5 @@ async def _one(session: Session, query: Query, inside: bool) -> DefinitionRow | 
         None if compiled is None else compiled[1:],
         None if digest is None else digest.decode(),
         None if compiler is None else compiler.decode(),
+        msgspec.json.decode(apps[1:], type=dict[str, str]),
     )

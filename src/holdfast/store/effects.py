@@ -1,4 +1,4 @@
-"""Effects in the database: find due ones, lease them, store what came of them, free what is lost, look at them."""
+"""Effects in the database: claim due ones, store their outcomes, free lost ones, list them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.moments import from_datetime, to_datetime
-from holdfast.store.pins import PIN
-from holdfast.store.session import Session, rows
-from holdfast.store.statements import SQL, Query
-from holdfast.store.trail import BEGINNING, Moment
-from holdfast.store.wire import read_int
+from holdfast.core.model.timestamps import from_datetime, to_datetime
+from holdfast.store.pg.session import Session, rows
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.pg.wire import read_int
+from holdfast.store.reads.steps import BEGINNING, Moment
 
 PAGE: Final = 200  # targets looked at in one round trip
 WINDOW: Final = 500  # effects that are looked at to find those that fit
@@ -25,7 +25,7 @@ STATUSES: Final = (*UNDELIVERED, "completed")
 
 
 class EffectKey(msgspec.Struct, frozen=True, gc=False):
-    """Where a leased effect lies, and under which fence."""
+    """Key of a leased effect's row, with its fence."""
 
     instance: bytes
     created_at: int
@@ -50,7 +50,7 @@ class ClaimedEffect(msgspec.Struct, frozen=True, gc=False):
 
 
 class FinishedEffect(msgspec.Struct, frozen=True, gc=False):
-    """What came of one attempt."""
+    """Outcome of one attempt."""
 
     row: EffectKey
     worker: bytes
@@ -84,7 +84,7 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class WantedEffects(msgspec.Struct, frozen=True):
-    """Which effects are meant; what is None does not matter."""
+    """Filter for effects; a field that is None does not filter."""
 
     statuses: Sequence[str] = UNDELIVERED
     kind: str | None = None
@@ -105,9 +105,10 @@ async def list_targets(session: Session, kind: str) -> dict[str, float]:
 
 
 async def claim_effects(
-    session: Session, wanted: Sequence[tuple[str, str, int]], room: int, share: int, worker: bytes, patience: int
+    session: Session, wanted: Sequence[tuple[str, str, int, str]], room: int, share: int, worker: bytes, patience: int
 ) -> list[ClaimedEffect]:
-    """Due effects of (kind, target, most at the same time): at most `room`, and at most `share` of one target."""
+    """Due effects of (kind, target, most at the same time, organisations passed over, a line each): at most `room`, and
+    at most `share` of one target."""
     claim = SQL.claim_effects.rows(wanted, room, worker, patience, share)
     results = await session.once(PIN, SQL.lock_effect_claims.one(), claim)
     return [
@@ -123,7 +124,7 @@ async def claim_effects(
 
 
 async def finish_effects(session: Session, finished: Sequence[FinishedEffect]) -> int:
-    """Store many outcomes in one commit; how many counted. One whose lease passed to somebody else does not."""
+    """Store many outcomes in one commit and return how many counted. An outcome whose lease has passed on does not."""
     batch = [
         (f.row.instance, f.row.instance[15], f.row.created_at, f.row.id, f.row.fence, f.worker, f.status, f.delay,
          f.evidence, f.error, f.output)
@@ -147,10 +148,16 @@ async def list_claimed(session: Session, worker: bytes) -> list[EffectKey]:
 
 
 async def return_effects(session: Session, claims: Sequence[EffectKey], worker: bytes) -> None:
-    """Give back what was claimed but never begun: the attempt does not count."""
+    """Return claimed effects that never began: the attempt does not count."""
     if claims:
         batch = [(c.instance, c.instance[15], c.created_at, c.id, c.fence) for c in claims]
         await session.once(PIN, SQL.return_effects.rows(batch, worker))
+
+
+async def leave_effects(session: Session, left: Sequence[tuple[EffectKey, bytes]], worker: bytes) -> None:
+    """Return effects that this worker cannot deliver, each with the reason, and wake other workers."""
+    batch = [(c.instance, c.instance[15], c.created_at, c.id, c.fence, error) for c, error in left]
+    await session.once(PIN, SQL.leave_effects.rows(batch, worker), SQL.notify_workers.one())
 
 
 def place_of_effect(effect: Effect) -> EffectPlace:

@@ -10,17 +10,16 @@ from uuid import UUID
 import msgspec
 from psycopg.pq.abc import PGresult
 
-from holdfast.core.decision import Decision, TaskFacts, TaskOpened, TaskRenamed
-from holdfast.core.hands import Change
-from holdfast.core.moments import to_datetime
-from holdfast.core.signals import Decided
-from holdfast.core.state import Instance
-from holdfast.store.needs import SignalContent
-from holdfast.store.session import Session, rows
-from holdfast.store.statements import SQL, Query
-from holdfast.store.wire import read_int
+from holdfast.core.model.decision import TaskFacts
+from holdfast.core.model.signals import Decided
+from holdfast.core.model.timestamps import to_datetime
+from holdfast.core.people.ownership import Change
+from holdfast.store.commit.needs import SignalContent
+from holdfast.store.commit.rows import NEVER
+from holdfast.store.pg.session import Session, rows
+from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.wire import read_int
 
-NEVER: Final = 2**63 - 1  # PostgreSQL's infinity: a task without a due time comes last
 MOST_ABOUT: Final = 100  # tasks of an instance that are looked at to see whom it concerns
 MOST_URGENT: Final = (-1, 0, bytes(16))
 
@@ -70,26 +69,6 @@ class TaskEvent(msgspec.Struct, frozen=True):
 # --- in a commit --------------------------------------------------------------------------------------------------
 
 
-def add_tasks(tables: dict[str, list[tuple[Any, ...]]], decision: Decision, before: Instance) -> None:
-    """The rows of a decision's tasks, put where the commit gathers them."""
-    id, bucket, org = before.id, before.id[15], before.org
-    actor = decision.events[0].actor if decision.events else "system"
-    for task in decision.tasks:
-        if isinstance(task, TaskOpened):
-            roles = msgspec.json.encode(list(dict.fromkeys(task.roles)))
-            due = NEVER if task.due is None else task.due
-            tables["insert_tasks"].append(
-                (id, bucket, task.id, org, task.step, before.flow, task.node, task.token, roles, 100 - task.priority,
-                 due, task.form, task.payload, actor, task.assignee)
-            )  # fmt: skip
-        elif isinstance(task, TaskRenamed):
-            tables["rename_tasks"].append((id, bucket, task.id, task.was, task.now, actor))
-        else:
-            tables["close_tasks"].append(
-                (id, bucket, task.id, task.status, task.decision, task.reason, task.comment, task.data, actor)
-            )
-
-
 async def lock_tasks(session: Session, ids: Sequence[bytes]) -> dict[bytes, TaskFacts | None]:
     """None: there is no such task, which the decision itself finds out."""
     [result] = await session.run([tasks_to_lock(ids)])
@@ -106,7 +85,7 @@ def locked_tasks(ids: Sequence[bytes], result: PGresult) -> dict[bytes, TaskFact
 
 
 def decision_content(instance: bytes, key: str, signal: Decided) -> SignalContent:
-    """What makes a repeated decision the same one; the function holdfast.decide reads it in the same way."""
+    """Content by which a repeated decision is recognised; the function holdfast.decide computes it in the same way."""
     data = msgspec.Raw(b"null" if signal.raw is None else signal.raw)
     content = msgspec.json.encode({"data": data, "comment": signal.comment})
     return SignalContent(instance, key, signal.decision, content, str(UUID(bytes=signal.task)))
@@ -116,7 +95,7 @@ def decision_content(instance: bytes, key: str, signal: Decided) -> SignalConten
 
 
 async def change_task(session: Session, org: str, id: bytes, version: int, change: Change, by: str) -> bool:
-    """False: somebody changed it since it was read at this version."""
+    """Change a task if it is still at this version; False when it has changed since."""
     query = SQL.change_task.one(
         id, id[15], org, version, change.status, change.assignee, change.event, by, change.reason
     )
@@ -138,7 +117,7 @@ async def read_tasks(session: Session, org: str, ids: Sequence[bytes]) -> list[T
 
 
 async def list_tasks_about(session: Session, org: str, instances: Sequence[bytes], person: str) -> list[Task]:
-    """What there is to do in each of the instances, and what this person had to do there."""
+    """List the open tasks of each instance, and those this person worked on there."""
     query = SQL.list_tasks_about.rows([(id,) for id in instances], org, person, MOST_ABOUT)
     return await _list(session, org, query)
 
@@ -191,7 +170,7 @@ async def list_inbox(
 
 
 class FreeTask(NamedTuple):
-    """A task for nobody in particular, with what says who may act on it."""
+    """A task without assignee or role, with the facts that decide who may act on it."""
 
     task: Task
     definition: bytes

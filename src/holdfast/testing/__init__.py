@@ -1,6 +1,6 @@
-"""What a test suite needs: databases that cost little and a clock that can be moved. Not for production.
+"""Tools for test suites: databases that cost little and a clock that can be moved. Not for production.
 
-The names load on first use: pytest imports this package in every session, also in those that never ask for a database.
+The names load on first use: pytest imports this package in every session, also in those that never need a database.
 """
 
 from __future__ import annotations

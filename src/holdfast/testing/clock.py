@@ -15,7 +15,7 @@ from typing import Protocol
 import psycopg
 
 from holdfast.errors import HoldfastError, Refused
-from holdfast.store.migrate import migrate
+from holdfast.store.admin.schema import migrate
 from holdfast.testing import sql
 
 

@@ -1,7 +1,8 @@
 """Databases for tests: a migrated template made once per schema, copied for each test in a fraction of a second.
 
 The template's name holds a checksum of everything that shapes it, so checkouts of different releases can share a
-server. It is built under an advisory lock and under another name, and renamed when complete: what has the name is good.
+server. It is built under an advisory lock and under another name, and renamed when complete: a template with the final
+name is good.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from holdfast.errors import StoreError
-from holdfast.store.migrate import migrations
+from holdfast.store.admin.schema import migrations
 from holdfast.testing import sql
 from holdfast.testing.clock import install
 
@@ -48,7 +49,7 @@ def copied_database(admin_dsn: str) -> Generator[Database]:
 
 
 def drop_leftovers(admin_dsn: str) -> None:
-    """Remove copies that killed sessions left and templates of other schemas; only for whoever is alone on a server."""
+    """Remove copies that killed sessions left and templates of other schemas; only for the sole user of a server."""
     with _administering(admin_dsn) as admin:
         for name in [*_names(admin, COPIES), *_names(admin, TEMPLATES)]:
             if name != template_name():

@@ -1,4 +1,4 @@
-"""Failpoints: named places where a process can be made to die, fail, lose its connection or stand still.
+"""Failpoints: named places where a process can be made to die, fail, lose its connection or hang.
 
     HOLDFAST_FAILPOINT="commit.before_commit:kill:after=3"     # of a worker process, or of a pytest session
 
@@ -6,9 +6,9 @@
         ...
     assert point.fired == 2
 
-Nothing of this is in the engine: methods are wrapped when the first failpoint is set and are as before once the last is
+The engine has no code for this: methods are wrapped when the first failpoint is set and are as before once the last is
 gone. While one is set, statements travel one by one instead of in one flush, so that there is a place between each two
-of them; what the server does is the same.
+of them; the server does the same as before.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def arm(points: list[Failpoint]) -> None:
 
 
 async def meet(*names: str, cut: Callable[[], NoReturn] | None = None) -> None:
-    """On the event loop: a delay holds up whoever came here and nobody else."""
+    """Act on due failpoints, on the event loop: a delay holds up this caller alone."""
     for point in _due(names):
         if point.action == "delay":
             await asyncio.sleep(point.seconds)
@@ -202,7 +202,7 @@ async def meet(*names: str, cut: Callable[[], NoReturn] | None = None) -> None:
 
 
 def meet_blocking(*names: str, cut: Callable[[], NoReturn] | None = None) -> None:
-    """In a thread, or where the loop itself is to stand still."""
+    """Act on due failpoints in a thread, or where the loop itself is to hang."""
     for point in _due(names):
         if point.action == "delay":
             threading.Event().wait(point.seconds)

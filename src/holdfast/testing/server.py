@@ -1,8 +1,8 @@
-"""The server that test databases live on: HOLDFAST_TEST_DSN, else an embedded one shared by all sessions of a user.
+"""Server of test databases: HOLDFAST_TEST_DSN, else an embedded one shared by all sessions of a user.
 
-Every test process holds a shared lock on one file while it uses the embedded server. Whoever leaves and finds nobody
-else there cleans up and stops it; the next session starts it again and finds its templates. Locks of killed processes
-are freed by the kernel, so at worst a server idles until the end of the next session.
+Every test process holds a shared lock on one file while it uses the embedded server. The last one to leave cleans up
+and stops it; the next session starts it again and finds its templates. Locks of killed processes are freed by the
+kernel, so at worst a server idles until the end of the next session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def running_server() -> Generator[str]:
 
 
 def shared_directory() -> Path:
-    """In memory where there is plenty of it, since a copy of a database is hundreds of small files; else on disk."""
+    """Choose a directory in memory where there is plenty of it, since a copy of a database is hundreds of small files;
+    else on disk.
+    """
     durable = embedded.default_directory()
     home = durable.parent if Settings.from_environment().home else _home_in_memory() or durable.parent
     return home / f"test-{durable.name}"
@@ -76,7 +78,9 @@ def _home_in_memory() -> Path | None:
 
 @contextmanager
 def _among_users(directory: Path) -> Generator[int]:
-    """Beside the directory, not in it: the embedded server takes only directories that hold nothing but its own."""
+    """Hold a shared lock on the file of users, beside the directory: the embedded server takes only a directory of its
+    own.
+    """
     directory.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     place = directory.with_name(f"{directory.name}.users")
     users = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""Where failpoints meet the engine: methods wrapped while at least one is set, and put back afterwards."""
+"""Wiring of failpoints: methods of the engine, wrapped while at least one is set, and put back afterwards."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final, NoReturn
 
 import psycopg
 
-from holdfast.runtime.calls import Calls
-from holdfast.runtime.committer import Committer
+from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.effects.worker import EffectsWorker
-from holdfast.runtime.executor import Executor
-from holdfast.runtime.worker import Worker
-from holdfast.store.lease import Lease
-from holdfast.store.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session
-from holdfast.store.statements import SQL, Query, base_name
+from holdfast.runtime.worker.calls import Calls
+from holdfast.runtime.worker.executor import Executor
+from holdfast.runtime.worker.worker import Worker
+from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session
+from holdfast.store.pg.statements import SQL, Query, base_name
+from holdfast.store.queue.lease import Lease
 from holdfast.testing.failpoints import STATEMENT_AFTER, STATEMENT_BEFORE, InjectedFault, meet, meet_blocking
 
 _CONTROL: Final = (BEGIN, COMMIT, ROLLBACK)
@@ -29,7 +29,7 @@ _originals: list[tuple[type, str, Any]] = []
 
 
 def statements() -> set[str]:
-    """Every name a statement can be met under."""
+    """Names of all statements that a failpoint can be set on."""
     return {*SQL.all, *(query.name.decode() for query in _CONTROL)}
 
 
@@ -56,7 +56,7 @@ def unwire() -> None:
 
 
 def refuse(sqlstate: str, name: str) -> NoReturn:
-    """As if the server had said so."""
+    """Raise an error as the server would."""
     raise DatabaseError(sqlstate, "a failpoint was told to fail", name)
 
 
@@ -122,7 +122,9 @@ def _as_driver_error() -> Generator[None]:
 
 def _one_by_one(original: Any) -> Any:
     async def exchange(session: Any, queries: Sequence[Query]) -> list[Any]:
-        """An error ends it, as it ends a flush: what follows is not sent, and the transaction is the caller's."""
+        """Run queries one by one. An error ends them, as it ends a flush: the rest is not sent, the transaction is the
+        caller's.
+        """
 
         def cut() -> NoReturn:
             _cut(session._pg)
@@ -148,7 +150,9 @@ def _the_first_only(original: Any) -> Any:
 
 
 def _lease_statement(original: Any) -> Any:
-    """The lease has a connection of its own, in a thread; each of its statements is a transaction."""
+    """Wrap a statement of the lease, which has a connection of its own, in a thread, and a transaction per
+    statement.
+    """
 
     def run(lease: Any, connection: psycopg.Connection, statement: Any, parameters: Sequence[object]) -> Any:
         def cut() -> NoReturn:
@@ -175,7 +179,7 @@ def _names(statement: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _cut(pgconn: Any) -> NoReturn:
-    """The network is gone: the socket is shut in both directions, and the client is told the usual way."""
+    """Shut the socket down in both directions, like a lost network; the client sees an ordinary error."""
     with closing(socket.socket(fileno=os.dup(pgconn.socket))) as wire_end:
         wire_end.shutdown(socket.SHUT_RDWR)
     raise psycopg.OperationalError("the connection was cut by a failpoint")

@@ -1,1 +1,1 @@
-"""Effects: what the outside world is told, delivered from the outbox by a worker of its own."""
+"""Effects: messages to the outside world, delivered from the outbox by a worker of its own."""

@@ -1,4 +1,4 @@
-"""Where an outgoing request may go: an address is read strictly, resolved once, and refused unless it is public.
+"""Addresses of outgoing requests: read strictly, resolved once, and refused unless public.
 
 Every trick of server-side request forgery is a second reading of the same text: another spelling of an address, a name
 that resolves to two addresses, a name that resolves differently the second time. So there is one reading. The host is
@@ -63,7 +63,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """What the Host header says."""
+        """Value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -87,7 +87,7 @@ class AllowList:
 
 
 def read_target(url: object) -> Target:
-    """The one reading of an address; whatever could be read in two ways is refused."""
+    """Read an address once and strictly; refuse one that could be read in two ways."""
     if not isinstance(url, str) or not 1 <= len(url) <= LONGEST_URL:
         raise _invalid(f"has no address, or one longer than {LONGEST_URL} characters")
     if _UNFIT.search(url):
@@ -131,7 +131,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 def is_public(text: str) -> bool:
-    """Whether packets to it leave for the internet, whatever the address has inside it."""
+    """Check that packets to the address leave for the internet, including any address embedded in it."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -185,7 +185,7 @@ def _ascii(host: str) -> str:
 
 
 def _ipv4(host: str) -> str:
-    """Only the usual spelling: what else reads as a number means one thing to us and another to somebody's library."""
+    """Read an IPv4 address in its usual spelling only: libraries disagree on the other spellings."""
     try:
         return str(IPv4Address(host))
     except ValueError:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.compiler.graph import Retry
-from holdfast.core.retry import delay_before
-from holdfast.core.signals import Failure
+from holdfast.core.kernel.retry import delay_before
+from holdfast.core.model.signals import Failure
 from holdfast.errors import PayloadError
-from holdfast.runtime.edge import take_payload
-from holdfast.runtime.failures import MOST_MESSAGE, MOST_NAME
+from holdfast.graph.model import Retry
+from holdfast.runtime.validation import take_payload
+from holdfast.runtime.worker.context import NotBegun
+from holdfast.runtime.worker.failures import MOST_MESSAGE, MOST_NAME
 from holdfast.store.effects import ClaimedEffect, FinishedEffect
 
 DEFAULT_RETRY: Final = Retry(calls=5, delay=30.0, backoff="exponential", max_delay=3600.0, jitter=0.5)
@@ -19,7 +21,7 @@ DEFAULT_TIMEOUT: Final = 30.0  # seconds for a whole attempt
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What a kind is asked to deliver. `key` is the same on every attempt: the receiver tells repetitions by it."""
+    """An effect to deliver. `key` is the same on every attempt: the receiver recognises repetitions by it."""
 
     id: str
     instance: str
@@ -34,17 +36,25 @@ class Delivery(msgspec.Struct, frozen=True):
     created_at: int  # microseconds of the database's clock: the same on every attempt
     timeout: float
     trace: str | None = None
+    is_lost: Callable[[], bool] = lambda: False  # another worker may deliver it by now
+
+    def check(self) -> None:
+        """Ask immediately before anything leaves this process, whatever was waited for: a thread, a name, a login."""
+        if self.is_lost():
+            raise NotBegun
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """It worked. `output` is what a node that waits continues with."""
+    """Success. `output` is the value a waiting node continues with."""
 
     output: Any = None
     evidence: dict[str, Any] = {}
 
 
 class EffectFailed(Exception):
-    """It did not. `final`: another attempt would not help."""
+    """Failure of a delivery. `final`: another attempt would not help. `elsewhere`: this worker could not try; another
+    may.
+    """
 
     def __init__(
         self,
@@ -54,6 +64,7 @@ class EffectFailed(Exception):
         final: bool = False,
         evidence: dict[str, Any] | None = None,
         retry_after: float | None = None,
+        elsewhere: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = clean(code, MOST_NAME)
@@ -61,6 +72,7 @@ class EffectFailed(Exception):
         self.final = final
         self.evidence = evidence or {}
         self.retry_after = retry_after
+        self.elsewhere = elsewhere
 
 
 class Asked(msgspec.Struct):
@@ -76,7 +88,7 @@ _decode = msgspec.json.Decoder(Asked).decode
 
 
 def clean(text: str, limit: int) -> str:
-    """Text the database can store, and a log can show."""
+    """Make text storable in the database and fit for a log."""
     return text[:limit].replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
@@ -107,13 +119,13 @@ def failed(claimed: ClaimedEffect, failure: EffectFailed, retry: Retry = DEFAULT
 
 
 def interrupted(claimed: ClaimedEffect) -> FinishedEffect:
-    """Cut off by a worker that leaves: somebody else may begin at once."""
+    """The outcome of a delivery cut short by a worker that leaves: another worker may begin at once."""
     error = Failure("EFFECT_INTERRUPTED", "The worker left before the delivery was done.")
     return FinishedEffect(claimed.row, claimed.worker, "failed", 0, None, msgspec.json.encode(error))
 
 
 def worn_out(claimed: ClaimedEffect, retry: Retry) -> FinishedEffect:
-    """Every attempt it may have was begun and the last one never came back."""
+    """The outcome of an effect whose allowed attempts were all begun, and the last never returned."""
     once = retry.calls == 1
     message = "The worker was lost while it delivered and no attempt is left."
     if once:

@@ -10,14 +10,16 @@ import asyncio
 import re
 import smtplib
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP as MAIL
 from email.utils import format_datetime
+from functools import partial
 from typing import Any, Final, cast
 
-from holdfast.core.moments import to_datetime
+from holdfast.core.model.timestamps import to_datetime
 from holdfast.runtime.effects.delivery import Delivered, Delivery, EffectFailed
 from holdfast.runtime.effects.evidence import message
 from holdfast.runtime.effects.options import EffectOptions, Smtp
@@ -40,13 +42,14 @@ class EmailKind:
     async def deliver(self, delivery: Delivery) -> Delivered:
         smtp = self._options.smtp
         if smtp is None:
-            raise EffectFailed("EFFECT_NOT_SET_UP", "No mail server is set up here (HOLDFAST_SMTP).")
+            raise EffectFailed("EFFECT_NOT_SET_UP", "No mail server is set up here (HOLDFAST_SMTP).", elsewhere=True)
         mail, recipients = compose(delivery, smtp)
         secrets = Secrets(lambda _org, _name: smtp.password, delivery.org)
         secrets.find("smtp")
         loop = asyncio.get_running_loop()
         try:
-            refused = await loop.run_in_executor(self._threads, _send, smtp, self._options, mail, recipients)
+            send = partial(_send, smtp, self._options, mail, recipients, delivery.check)
+            refused = await loop.run_in_executor(self._threads, send)
         except (smtplib.SMTPException, OSError) as failure:
             raise _failure(failure, secrets) from failure
         rejected = {address: message(answer, secrets) for address, answer in refused.items()}
@@ -56,7 +59,7 @@ class EmailKind:
 
 
 def compose(delivery: Delivery, smtp: Smtp) -> tuple[EmailMessage, list[str]]:
-    """The message and everybody it goes to; what could smuggle in a header or a recipient is refused."""
+    """Compose the message and its list of recipients; refuse input that could smuggle in a header or a recipient."""
     fields = _fields(delivery)
     sender = _address(fields.get("from", smtp.sender), "from")
     people = {name: _addresses(fields.get(name), name) for name in ("to", "cc", "bcc")}
@@ -81,7 +84,7 @@ def compose(delivery: Delivery, smtp: Smtp) -> tuple[EmailMessage, list[str]]:
 
 
 def _fields(delivery: Delivery) -> dict[str, Any]:
-    """What the definition says wins over what the data says."""
+    """The fields of the message; the definition wins over the data."""
     data: Any = delivery.data
     given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     return {**given, **delivery.config}
@@ -120,9 +123,9 @@ def _address(value: object, name: str) -> Address:
 
 
 def _send(
-    smtp: Smtp, options: EffectOptions, mail: EmailMessage, recipients: list[str]
+    smtp: Smtp, options: EffectOptions, mail: EmailMessage, recipients: list[str], check: Callable[[], None]
 ) -> dict[str, tuple[int, bytes]]:
-    """Blocking; who was refused while others were accepted."""
+    """Send, blocking; return the recipients that were refused while others were accepted."""
     tls: ssl.SSLContext = options.tls or ssl.create_default_context()
     with _connected(smtp, options.connect_timeout, tls) as client:
         if client.sock is not None:
@@ -131,6 +134,7 @@ def _send(
             client.starttls(context=tls)
         if smtp.user is not None:
             client.login(smtp.user, smtp.password or "")
+        check()  # after the wait for a thread, a connection and a login
         return client.send_message(mail, to_addrs=recipients)
 
 

@@ -1,4 +1,4 @@
-"""What is kept of an answer: enough to know what happened, little enough to keep, and nothing secret."""
+"""Evidence of an answer: enough to know the outcome, little enough to keep, and without secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADERS: Final = frozenset({
 
 
 class Answer(msgspec.Struct):
-    """What came back so far; a failure half-way leaves the rest empty."""
+    """The answer so far; a failure half-way leaves the rest empty."""
 
     status: int | None = None
     headers: list[tuple[str, str]] = []

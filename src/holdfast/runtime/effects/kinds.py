@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,20 +16,21 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Protocol, cast
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.edge import check_text
+from holdfast.logs import logger
 from holdfast.runtime.effects.delivery import Delivered, Delivery, EffectFailed
 from holdfast.runtime.effects.email import EmailKind
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.effects.webhook import WebhookKind
-from holdfast.runtime.handlers import DoNotRetry, Function, Handler, Registry
+from holdfast.runtime.validation import check_text
+from holdfast.runtime.worker.handlers import DoNotRetry, Function, Handler, Registry
 
-log = logging.getLogger("holdfast.effects")
+log = logger("holdfast.effects")
 
 GROUP: Final = "holdfast.effects"
 
 
 class Kind(Protocol):
-    """Delivers effects of one kind. What it raises beside an `EffectFailed` counts as worth another attempt."""
+    """Deliverer of effects of one kind. An exception other than `EffectFailed` counts as worth another attempt."""
 
     async def deliver(self, delivery: Delivery) -> Delivered: ...
 
@@ -49,14 +49,20 @@ class FunctionKind:
             if handler.is_async:
                 return Delivered(await handler.function(delivery, data))
             loop = asyncio.get_running_loop()
-            run = partial(contextvars.copy_context().run, handler.function, delivery, data)
+            run = partial(contextvars.copy_context().run, partial(_run_plain, handler, delivery, data))
             return Delivered(await loop.run_in_executor(self._threads, run))
         except DoNotRetry as failure:
             raise EffectFailed("EFFECT_GIVEN_UP", str(failure) or repr(failure), final=True) from failure
 
 
+def _run_plain(handler: Handler, delivery: Delivery, data: Any) -> Any:
+    """In its thread, for which it may have waited."""
+    delivery.check()
+    return handler.function(delivery, data)
+
+
 class Kinds:
-    """What this process can deliver. The application's own go first, then what is installed, then the built-in ones."""
+    """Registry of effect kinds: the application's own first, then installed ones, then the built-in ones."""
 
     def __init__(self) -> None:
         self._own: dict[str, Kind] = {}

@@ -1,4 +1,4 @@
-"""How effects are delivered in this process; the environment gives the defaults."""
+"""Settings of effect delivery in this process; the environment gives the defaults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EffectOptions(msgspec.Struct, frozen=True, kw_only=True):
     secrets: SecretSource = from_environment
     resolve: Resolver = resolve
     tls: Any = None  # an ssl.SSLContext, where the system's certificates are not the right ones
-    scan: float = 5.0  # seconds between looks nobody asked for
+    scan: float = 5.0  # seconds between scans without a hint
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> EffectOptions:

@@ -8,18 +8,18 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.errors import NotFound, Refused
-from holdfast.runtime.edge import Id, check_text, take_id
+from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.effects.kinds import Kinds
 from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.effects.worker import EffectsWorker
+from holdfast.runtime.validation import Id, check_text, take_id
 from holdfast.store import effects
 from holdfast.store.effects import Effect, EffectPlace, WantedEffects
-from holdfast.store.session import Session
-from holdfast.store.trail import check_page
+from holdfast.store.pg.session import Session
+from holdfast.store.reads.steps import check_page
 
 if TYPE_CHECKING:
-    from holdfast.runtime.worker import Worker
+    from holdfast.runtime.worker.worker import Worker
 
 
 class EffectPage(msgspec.Struct, frozen=True):
@@ -70,15 +70,17 @@ async def replay_effect(session: Session, org: str, id: Id, by: str | None, reas
     check_text(by, "actor")
     check_text(reason, "reason")
     if not await effects.replay_effects(session, org, [take_id(id)], by, reason):
-        raise NotFound(
-            f"There is no dead effect {id}.",
+        found = await get_effect(session, org, id)  # one that is not there is told so
+        raise Conflict(
+            f"The effect {id} is {found.status}, not dead.",
             code="EFFECT_NOT_DEAD",
-            hint="Only an effect that was given up on can be replayed; check the id and the organisation.",
+            hint="Only an effect that was given up on can be replayed.",
+            status=found.status,
         )
     return await get_effect(session, org, id)
 
 
 def attach(worker: Worker, dsn: str, kinds: Kinds, options: EffectOptions, announce: Callable[[], None]) -> None:
-    """Let this worker deliver effects, unless it was told not to; a receipt is announced like any signal."""
+    """Let this worker deliver effects, unless its options forbid it; a receipt is announced like any signal."""
     if worker.options.effects:
         worker.effects = EffectsWorker(dsn, kinds.open(options), options, worker.lease, announce)

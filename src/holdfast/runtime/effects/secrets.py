@@ -1,8 +1,9 @@
 """Secrets by reference: a definition names one, the process that delivers looks it up, no row ever holds it.
 
-`{"secret": "billing"}` means the environment variable HOLDFAST_SECRET_BILLING: the prefix keeps a definition from
-naming whatever else the process has in its environment. An application may bring a function instead, which also learns
-the organisation.
+A secret belongs to one organisation. `{"secret": "billing"}` of acme means the environment variable
+HOLDFAST_SECRET_ACME__BILLING. HOLDFAST_SECRET_BILLING is for the organisation of the process (HOLDFAST_ORG), and for
+the others only where HOLDFAST_SHARED_SECRETS names `billing`. The prefix keeps a definition from naming any other
+variable of the process. An application may provide a function of organisation and name instead.
 """
 
 from __future__ import annotations
@@ -10,27 +11,45 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import quote, quote_plus
 
 from holdfast.runtime.effects.delivery import EffectFailed
+from holdfast.settings import SECRET_NAME, Settings, normal_secret_name
 
 SecretSource = Callable[[str, str], str | None]  # (organisation, name) → value
 
 PREFIX: Final = "HOLDFAST_SECRET_"
 HIDDEN: Final = "***"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _SHORTEST: Final = 4  # shorter ones would blot out half of every text
 
 
-def from_environment(_: str, name: str) -> str | None:
-    return os.environ.get(PREFIX + name.upper().replace("-", "_"))
+def from_environment(org: str, name: str) -> str | None:
+    return next((value for variable in variables_of(org, name) if (value := os.environ.get(variable))), None)
+
+
+def variables_of(org: str, name: str) -> tuple[str, ...]:
+    """The environment variables that may hold the secret: the organisation's own first, then the plain one.
+
+    The first two underscores in a row end the organisation, so a plain name has none: it would be another tenant's.
+    """
+    spelled = normal_secret_name(name)
+    own = f"{PREFIX}{_spelled_org(org)}__{spelled}"
+    settings = Settings.from_environment()
+    if "__" in spelled or (org != settings.org and spelled not in settings.shared_secrets):
+        return (own,)
+    return own, PREFIX + spelled
+
+
+def _spelled_org(org: str) -> str:
+    """Small letters and digits as capitals, every other byte as `_` and two hex digits: no two are spelled alike."""
+    return "".join(chr(byte).upper() if chr(byte) in _PLAIN else f"_{byte:02X}" for byte in org.encode())
 
 
 class Secrets:
-    """What one delivery looked up; it can hide those values in whatever is stored or logged afterwards."""
+    """Secrets looked up for one delivery; hides their values in the text stored or logged afterwards."""
 
     def __init__(self, source: SecretSource, org: str) -> None:
         self._source = source
@@ -38,7 +57,7 @@ class Secrets:
         self._seen: set[str] = set()
 
     def find(self, name: object) -> str | None:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not SECRET_NAME.fullmatch(name):
             raise EffectFailed(
                 "EFFECT_CONFIG_INVALID", "A secret's name is made of letters, digits, `_` and `-`.", final=True
             )
@@ -52,9 +71,17 @@ class Secrets:
         if value is None:
             raise EffectFailed(
                 "EFFECT_SECRET_MISSING",
-                f"The secret {name!r} is not set where effects are delivered (HOLDFAST_SECRET_…).",
+                f"{self._org!r} has no secret {name!r} where effects are delivered. {self._remedy(str(name))}",
+                elsewhere=True,
             )
         return value
+
+    def _remedy(self, name: str) -> str:
+        if self._source is not from_environment:
+            return "Add it where `EffectOptions(secrets=…)` looks it up."
+        variables = variables_of(self._org, name)
+        shared = "" if len(variables) > 1 else " A name in HOLDFAST_SHARED_SECRETS is everybody's."
+        return f"Set {' or '.join(variables)} for the worker.{shared}"
 
     def hide(self, text: str) -> str:
         """The text without the secrets, however an answer may have spelled them."""

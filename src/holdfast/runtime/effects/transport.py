@@ -1,11 +1,11 @@
-"""The HTTP client of webhooks: one POST to one address that was checked, nothing followed, every quantity bounded.
+"""HTTP client of webhooks: one POST to one address that was checked, no redirects, every quantity bounded.
 
-The client is httpx2: it is maintained, speaks to a given address under another name for TLS, and takes nothing from the
-environment when told so. Connections are not kept: a kept one would be chosen by its address, and two names behind one
-address must not share what TLS has verified for one of them.
+The client is httpx2: it is maintained, speaks to a given address under another name for TLS, and can be made to take
+nothing from the environment. Connections are not kept: a kept one would be chosen by its address, and two names behind
+one address must not share a connection that TLS has verified for one of them.
 
-The client writes headers, secrets included, to its debug log. What it logs in the course of our requests is dropped;
-what the application does with the same client is none of our business.
+The client writes headers, secrets included, to its debug log. Its log lines about our requests are dropped; those
+about the application's own requests are not ours to touch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Transport:
             limits=httpx2.Limits(max_connections=options.concurrency, max_keepalive_connections=0),
             headers={
                 "accept": "*/*",
-                "accept-encoding": "identity",  # what is kept of an answer is kept as it came
+                "accept-encoding": "identity",  # evidence of an answer is kept as received
                 "connection": "close",
                 "user-agent": f"holdfast/{__version__}",
             },

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast import webhooks
-from holdfast.core.moments import to_iso
+from holdfast.core.model.timestamps import to_iso
 from holdfast.errors import HoldfastError, PayloadError
 from holdfast.payloads import decode, encode
 from holdfast.runtime.effects.addresses import AllowList, find_address, read_target
@@ -52,6 +52,7 @@ class WebhookKind:
             target = read_target(url)
             headers = _headers(delivery, body, secrets)
             address = await find_address(target, self._allowed, self._options.resolve, delivery.attempt)
+            delivery.check()
             await transport.post(target, address, headers, body, answer)
             output = _judge(answer, secrets)
         except EffectFailed as failure:
@@ -74,7 +75,7 @@ class WebhookKind:
 
 
 def _request(delivery: Delivery) -> tuple[Any, bytes]:
-    """Where to and what: the same bytes on every attempt."""
+    """The target and the body: the same bytes on every attempt."""
     config, data = delivery.config, delivery.data
     url: Any = config.get("url")
     if url is None and isinstance(data, dict):

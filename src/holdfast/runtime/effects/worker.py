@@ -1,12 +1,12 @@
-"""The effects worker: takes on what is due in the outbox, delivers it, and stores what came of it.
+"""Effects worker: claims due effects from the outbox, delivers them, and stores their outcomes.
 
 It runs beside the handlers under the same lease. An effect is claimed before it is delivered, under a fence and with
 its attempt counted, so an attempt is made by one worker; the outcome counts only under that fence. A process may die
 between a delivery and the commit of its outcome: then the effect is due again and is delivered again, under the same
 key.
 
-Limits hold per target and over all workers: a claim counts what is out there, and one claim is made at a time. Targets
-take turns in a claim, so a slow one with a long queue does not stand before the others.
+Limits hold per target and over all workers: a claim counts the deliveries in flight, and one claim is made at a time.
+Targets take turns in a claim, so a slow one with a long queue does not block the others.
 """
 
 from __future__ import annotations
@@ -21,25 +21,29 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.compiler.graph import Retry
-from holdfast.core.signals import Failure
+from holdfast.core.model.signals import Failure
 from holdfast.errors import PayloadError, StoreError
+from holdfast.graph.model import Retry
+from holdfast.logs import logger
 from holdfast.runtime.effects import delivery as attempts
 from holdfast.runtime.effects.delivery import Asked, Delivered, Delivery, EffectFailed
 from holdfast.runtime.effects.kinds import Kind, OpenKinds
 from holdfast.runtime.effects.options import EffectOptions
-from holdfast.runtime.failures import describe
+from holdfast.runtime.worker.context import NotBegun
+from holdfast.runtime.worker.failures import describe
 from holdfast.store import effects as outbox
 from holdfast.store.effects import ClaimedEffect, FinishedEffect
-from holdfast.store.lease import Lease
-from holdfast.store.session import DatabaseError, Disconnected, Session
+from holdfast.store.pg.session import DatabaseError, Disconnected, Session
+from holdfast.store.queue.lease import Lease
 
-log = logging.getLogger("holdfast.effects")
+log = logger("holdfast.effects")
 
 BATCH: Final = 200  # outcomes in one commit
 RECLAIM: Final = 500
 RECLAIM_PAUSE: Final = 0.5  # seconds between looks for what dead workers left
 PATIENCE: Final = 0.5  # seconds before a full target or a lost connection is looked at again
+LEFT_FOR: Final = 30.0  # seconds until a worker looks again for what it lacked
+BARREN_FOR: Final = 5.0  # seconds until a target is looked at again where all that is due is left to others
 CALM: Final = 0.25  # seconds between looks that follow from mere hints
 _TROUBLE: Final = (Disconnected, DatabaseError, StoreError)
 
@@ -62,6 +66,11 @@ class EffectsWorker:
         self._outcome = asyncio.Event()
         self._committing = False
         self._strays = False
+        self._leaving: list[tuple[ClaimedEffect, EffectFailed]] = []  # what others must deliver, to be given back
+        self._passed: dict[
+            tuple[str, str, str], float
+        ] = {}  # (kind, target, organisation) we lack something for; until
+        self._barren: dict[tuple[str, str], float] = {}  # (kind, target) where nothing else is due; until
         self._outcomes: Session | None = None  # opened for the first outcome: many workers never have one
         self._reclaimed = -RECLAIM_PAUSE
         self._cursor = "", ""  # kind and target the last claim ended with
@@ -80,11 +89,11 @@ class EffectsWorker:
         ]
 
     async def stop(self, grace: float) -> None:
-        """Deliveries under way may finish; those that do not are tried again soon, by whoever is left."""
+        """Stop claiming and let deliveries finish; those that do not are due again soon, for another worker."""
         self._stopping = True
         looking, storing = self._tasks
         self.wake()
-        await asyncio.wait([looking], timeout=PATIENCE)  # a claim that is cut off would leave effects leased to nobody
+        await asyncio.wait([looking], timeout=PATIENCE)  # cut short, a claim would leave leased effects behind
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
         if self._deliveries:
@@ -110,17 +119,17 @@ class EffectsWorker:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._inflight or self._finished or self._committing)
+        return not (self._inflight or self._finished or self._committing or self._leaving)
 
     async def is_done(self) -> bool:
-        """Nothing under way and nothing due that this process could deliver."""
+        """Check that no delivery is in flight, and none due that this process could make."""
         if not (self.is_idle and self._looked):
             return False
         try:
-            due = [d for kind in self._kinds.by_name for d in (await outbox.list_targets(self._session, kind)).values()]
+            due = await self._heads()
         except _TROUBLE:
             return False
-        if any(seconds <= 0 for seconds in due):
+        if any(seconds <= 0 and key not in self._barren for key, seconds in due.items()):
             self.wake()
             return False
         return self.is_idle
@@ -140,10 +149,12 @@ class EffectsWorker:
             await self._rest(pause)
 
     async def _rest(self, pause: float) -> None:
-        """Until something is due, or somebody says so. At first only urgent calls are heard: hints come in swarms."""
+        """Sleep until an effect is due or a hint arrives. At first only urgent hints count: hints come in swarms."""
         await _within(self._urgent, min(CALM, pause))
         if pause > CALM and not self._urgent.is_set():
             await _within(self._wake, pause - CALM)
+        if self._urgent.is_set():
+            self._barren.clear()
         self._wake.clear()
         self._urgent.clear()
 
@@ -152,17 +163,22 @@ class EffectsWorker:
         if self._strays:
             await self._free_strays()
             self._strays = False
+        if self._leaving:
+            await self._leave()
         if self._loop.time() >= self._reclaimed + RECLAIM_PAUSE:
             await outbox.reclaim_effects(self._session, RECLAIM)
             self._reclaimed = self._loop.time()
         pause = self._options.scan
         while not self._stopping:
-            heads = {(kind, target): due for kind in self._kinds.by_name
-                     for target, due in (await outbox.list_targets(self._session, kind)).items()}  # fmt: skip
+            heads = await self._heads()
             self._looked = True
+            now = self._loop.time()
+            self._barren = {key: until for key, until in self._barren.items() if until > now}
             later = [due for due in heads.values() if due > 0]
-            pause = min([self._options.scan, self._lease.seconds / 3, *later])
-            due = [key for key, seconds in heads.items() if seconds <= 0]
+            pause = min(
+                [self._options.scan, self._lease.seconds / 3, *later, *(u - now for u in self._barren.values())]
+            )
+            due = [key for key, seconds in heads.items() if seconds <= 0 and key not in self._barren]
             room = self._options.concurrency - len(self._inflight)
             if not due:
                 return pause
@@ -170,22 +186,53 @@ class EffectsWorker:
                 return min(pause, PATIENCE)
         return pause
 
+    async def _heads(self) -> dict[tuple[str, str], float]:
+        """The targets of all that is outstanding and of a kind we have, and when the first of each is due."""
+        return {
+            (kind, target): due
+            for kind in self._kinds.by_name
+            for target, due in (await outbox.list_targets(self._session, kind)).items()
+        }
+
     async def _claim(self, due: list[tuple[str, str]], room: int) -> int:
-        """Targets take turns: where there are more than there is room for, the next claim goes on behind this one."""
+        """Claim effects for targets in turn: with more targets than room, the next claim continues behind this one."""
         worker, options = self._lease.id, self._options
         due.sort()
         first = bisect_right(due, self._cursor)
         turn = [*due[first:], *due[:first]][:room]
         self._cursor = turn[-1]
-        wanted = [(kind, target, options.limits.get(target, options.limit)) for kind, target in turn]
+        passed = self._passed_over()
+        wanted = [
+            (kind, target, options.limits.get(target, options.limit), "\n".join(passed.get((kind, target), ())))
+            for kind, target in turn
+        ]
         share, patience = max(1, room // len(turn)), round(attempts.DEFAULT_TIMEOUT)
         claimed = await outbox.claim_effects(self._session, wanted, room, share, worker, patience)
         for effect in claimed:
             self._begin(effect)
+        fruitful = {(effect.kind, effect.target) for effect in claimed}
+        until = self._loop.time() + BARREN_FOR
+        self._barren |= {key: until for key in turn if key in passed and key not in fruitful}
         return len(claimed)
 
+    def _passed_over(self) -> dict[tuple[str, str], list[str]]:
+        """The organisations that this worker lacks something for, by kind and target."""
+        now = self._loop.time()
+        self._passed = {key: until for key, until in self._passed.items() if until > now}
+        found: dict[tuple[str, str], list[str]] = {}
+        for kind, target, org in self._passed:
+            found.setdefault((kind, target), []).append(org)
+        return found
+
+    async def _leave(self) -> None:
+        """Give back what this worker lacks something for, its attempt not counted."""
+        leaving = list(self._leaving)
+        reasons = [(e.row, msgspec.json.encode(Failure(f.code, f.message))) for e, f in leaving]
+        await outbox.leave_effects(self._session, reasons, self._lease.id)
+        del self._leaving[: len(leaving)]
+
     async def _free_strays(self) -> None:
-        """Give back what is leased to us and unknown here: the answer of the claim was lost."""
+        """Return effects leased to us but unknown here: the answer of their claim was lost."""
         worker = self._lease.id
         leased = await outbox.list_claimed(self._session, worker)
         known = {(f.row.id, f.row.fence) for f in self._finished}
@@ -205,6 +252,9 @@ class EffectsWorker:
         finished: FinishedEffect | None = None
         try:
             finished = await self._deliver(effect)
+        except NotBegun:
+            self._strays = True  # it goes back, its attempt not counted, unless others have it by now
+            self.wake()
         except asyncio.CancelledError:
             finished = attempts.interrupted(effect)
             raise
@@ -214,7 +264,7 @@ class EffectsWorker:
                 self._finished.append(finished)
                 self._outcome.set()
 
-    async def _deliver(self, effect: ClaimedEffect) -> FinishedEffect:
+    async def _deliver(self, effect: ClaimedEffect) -> FinishedEffect | None:
         try:
             asked = attempts.read_payload(effect)
         except msgspec.MsgspecError as unreadable:
@@ -225,6 +275,9 @@ class EffectsWorker:
             result = await self._call(self._kinds.by_name[effect.kind], effect, asked)
             return attempts.delivered(effect, result)
         except EffectFailed as failure:
+            if failure.elsewhere:
+                self._leave_to_others(effect, failure)
+                return None
             return self._failed(effect, failure, asked.retry)
         except PayloadError as unfit:  # it was delivered: another attempt would only repeat it
             return self._failed(effect, EffectFailed(unfit.code, unfit.message, final=True), asked.retry)
@@ -234,15 +287,37 @@ class EffectsWorker:
             story = describe(failure)
             return self._failed(effect, EffectFailed(story.code, story.message, evidence=story.detail), asked.retry)
 
+    def _leave_to_others(self, effect: ClaimedEffect, failure: EffectFailed) -> None:
+        key = effect.kind, effect.target, effect.org
+        if key not in self._passed:
+            log.warning(
+                "Effect %s (%s to %s) is left to a worker that has what it takes: %s %s",
+                UUID(bytes=effect.row.id), effect.kind, effect.target, failure.code, failure.message,
+            )  # fmt: skip
+        self._passed[key] = self._loop.time() + LEFT_FOR
+        self._leaving.append((effect, failure))
+        self.wake()
+
     async def _call(self, kind: Kind, effect: ClaimedEffect, asked: Asked) -> Delivered:
         clock = asyncio.timeout(asked.timeout)
         try:
             async with clock:
-                return await kind.deliver(_delivery(effect, asked))
+                delivery = self._delivery(effect, asked)
+                delivery.check()
+                return await kind.deliver(delivery)
         except TimeoutError:
             if not clock.expired():
                 raise
             raise EffectFailed("EFFECT_TIMEOUT", f"The delivery took longer than {asked.timeout:g} s.") from None
+
+    def _delivery(self, effect: ClaimedEffect, asked: Asked) -> Delivery:
+        row = effect.row
+        id, instance = str(UUID(bytes=row.id)), str(UUID(bytes=row.instance))
+        return Delivery(
+            id, instance, effect.org, effect.token, effect.kind, effect.target, effect.key, effect.attempts,
+            asked.config, asked.data, row.created_at, asked.timeout, effect.trace,
+            lambda: effect.worker != self._lease.id or not self._lease.is_fresh,
+        )  # fmt: skip
 
     def _failed(self, effect: ClaimedEffect, failure: EffectFailed, retry: Retry) -> FinishedEffect:
         finished = attempts.failed(effect, failure, retry)
@@ -256,7 +331,7 @@ class EffectsWorker:
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     async def _store_outcomes(self) -> None:
-        """Whatever has finished meanwhile goes into one commit; sent twice it counts once, the lease is gone then."""
+        """Store finished outcomes, many in one commit. An outcome sent twice counts once: its lease is gone then."""
         while True:
             await self._outcome.wait()
             self._outcome.clear()
@@ -291,7 +366,9 @@ class EffectsWorker:
         self._on_receipts()
 
     async def _store_alone(self, finished: FinishedEffect) -> None:
-        """What the database refuses to keep of an answer must not keep the others from being stored."""
+        """Store one outcome by itself, so that evidence the database refuses does not keep the others from being
+        stored.
+        """
         try:
             await self._store_together([finished])
         except DatabaseError as error:
@@ -301,16 +378,8 @@ class EffectsWorker:
             await self._store_together([bare])
 
 
-def _delivery(effect: ClaimedEffect, asked: Asked) -> Delivery:
-    row = effect.row
-    return Delivery(
-        str(UUID(bytes=row.id)), str(UUID(bytes=row.instance)), effect.org, effect.token, effect.kind, effect.target,
-        effect.key, effect.attempts, asked.config, asked.data, row.created_at, asked.timeout, effect.trace,
-    )  # fmt: skip
-
-
 def _say(sentence: str, failure: Exception) -> None:
-    """Trouble with the database is known trouble; anything else is a defect and shows where it is."""
+    """Log trouble with the database as a line, and any other failure, which is a defect, with its traceback."""
     log.warning(sentence, failure, exc_info=None if isinstance(failure, _TROUBLE) else failure)
 
 

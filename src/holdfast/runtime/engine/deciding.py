@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from holdfast.core.decision import TaskFacts
-from holdfast.core.hands import check_decider
-from holdfast.core.verdicts import edge_for
-from holdfast.runtime.edge import Id, check_text, several, take_id
+from holdfast.core.model.decision import TaskFacts
+from holdfast.core.people.ownership import check_decider
+from holdfast.core.signals.decisions import edge_for
 from holdfast.runtime.engine.signalling import Signalling
-from holdfast.runtime.inbox import Holds, Inbox, InboxReader
-from holdfast.runtime.steps.people import Person, require_right, take_person
-from holdfast.runtime.tasks import Tasks
+from holdfast.runtime.people.inbox import Holds, Inbox, InboxReader
+from holdfast.runtime.people.tasks import Tasks
+from holdfast.runtime.people.visibility import Person, require_right, take_person
+from holdfast.runtime.validation import Id, check_text, several, take_id
 from holdfast.store.tasks import Task, TaskEvent
 
 
@@ -45,7 +45,7 @@ class Deciding(Signalling):
         """What one person has to do: what they have, what is open for their roles, and what is open for everybody who
         may act on it. Capabilities that are None are not asked for; a function says of each whether they have it."""
         check_text(by or "", "person")
-        return await InboxReader(self._opened(), self.org, self.catalog).read(
+        return await InboxReader(self._opened(), self.org, self.catalog, self._tasks).read(
             by, several(roles, "role"), _holds(capabilities), status, after, limit
         )
 
@@ -117,7 +117,7 @@ class Deciding(Signalling):
 
     @property
     def _tasks(self) -> Tasks:
-        return Tasks(self._opened(), self.org)
+        return Tasks(self._opened(), self.org, self.races)
 
 
 def _holds(capabilities: Collection[str] | Holds | None) -> Holds:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from ssl import SSLContext
 
 from holdfast.errors import DefinitionError
-from holdfast.runtime.engine.base import Base
+from holdfast.runtime.engine.core import Base
 from holdfast.runtime.invokers.auth import Auth, Secret
 from holdfast.runtime.invokers.documents import Source
 from holdfast.runtime.invokers.holds import Holds

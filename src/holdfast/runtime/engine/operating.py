@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.runtime.dead_letters import Inputs, LetterFilter, Letters, Resolved
-from holdfast.runtime.edge import Id, check_expected, take_id, take_payload
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.outbox import EffectPage
 from holdfast.runtime.engine.reading import Reading
-from holdfast.runtime.migration import MOST, Migration, Migrator, Which
-from holdfast.runtime.operations import OLD
-from holdfast.runtime.rebuild import Rebuilt
-from holdfast.runtime.rerun import Wish, rerun
-from holdfast.runtime.retention import Retention
-from holdfast.runtime.stuck import Reenqueued
+from holdfast.runtime.ops.dead_letters import Inputs, LetterFilter, LetterPage, Letters, Resolved
+from holdfast.runtime.ops.migration import MOST, Migration, Migrator, Which
+from holdfast.runtime.ops.operations import OLD
+from holdfast.runtime.ops.rebuild import Rebuilt
+from holdfast.runtime.ops.rerun import Wish, rerun
+from holdfast.runtime.ops.retention import Retention
+from holdfast.runtime.ops.stuck import Reenqueued
+from holdfast.runtime.validation import Id, check_expected, take_id, take_payload
+from holdfast.store.admin.dead_letters import LetterOfTenant
+from holdfast.store.admin.doctor import Report
+from holdfast.store.admin.repair import Stuck
+from holdfast.store.admin.upkeep import Upkeep
 from holdfast.store.dead_letters import DeadLetter
-from holdfast.store.doctor import Report
 from holdfast.store.effects import Effect, EffectPlace, WantedEffects
-from holdfast.store.maintenance import Upkeep
-from holdfast.store.reads import Instance
-from holdfast.store.repair import Stuck
-from holdfast.store.trail import check_page
-from holdfast.store.workers import WorkerProcess, list_workers
+from holdfast.store.queue.workers import WorkerProcess, list_workers
+from holdfast.store.reads.instances import Instance
+from holdfast.store.reads.steps import check_page
 
 
 class Operating(Reading):
@@ -72,13 +73,30 @@ class Operating(Reading):
         self,
         instance_id: Id | None = None,
         *,
-        reason: str | None = None,
+        with_reason: str | None = None,
         source: str | None = None,
+        flow: str | None = None,
+        step: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
         after: Id | None = None,
         limit: int = 50,
     ) -> list[DeadLetter]:
         """Open dead letters, newest first; `after` is the id of the last one of the page before."""
-        return await self._letters.page(LetterFilter(instance_id, reason, source), after, limit)
+        filter = LetterFilter(instance_id, with_reason, source, flow, step, error, since)
+        return await self._letters.full_page(filter, after, limit)
+
+    async def find_dead_letters(self, filter: LetterFilter, *, after: Id | None = None, limit: int = 50) -> LetterPage:
+        """As `dead_letters`, at a bounded cost: a page may be short although there are more, only `next` tells."""
+        return await self._letters.page(filter, after, limit)
+
+    async def all_dead_letters(
+        self, filter: LetterFilter | None = None, *, after: Id | None = None, limit: int = 50
+    ) -> Sequence[LetterOfTenant]:
+        """Open dead letters of all organisations, newest first, each with its tenant and the process that gave up: for
+        operators whose login may be `holdfast_worker`. `after` is the id of the last one of the page before."""
+        self._opened()
+        return await self._operations.all_dead_letters(filter or LetterFilter(), after, limit)
 
     async def dead_letter(self, letter_id: Id) -> DeadLetter:
         return await self._letters.get(letter_id)
@@ -125,11 +143,19 @@ class Operating(Reading):
     # --- operations ------------------------------------------------------------------------------------------------
 
     async def stuck(
-        self, *, older_than: timedelta | float = OLD, after: Id | None = None, limit: int = 50
+        self,
+        *,
+        older_than: timedelta | float = OLD,
+        after: Id | None = None,
+        limit: int = 50,
+        all_tenants: bool = False,
     ) -> Sequence[Stuck]:
-        """Unfinished instances that nothing will move any more, by id; `after` is the last one of the page before."""
+        """Unfinished instances that nothing will move any more, by id; `after` is the last one of the page before.
+
+        With `all_tenants` those of all organisations, for operators whose login may be `holdfast_worker`.
+        """
         self._opened()
-        return await self._operations.stuck(older_than, after, limit)
+        return await self._operations.stuck(older_than, after, limit, all_tenants=all_tenants)
 
     async def reenqueue(self, instance_id: Id, *, by: str | None = None, reason: str | None = None) -> Reenqueued:
         """Put what a stuck instance waits for back into the queues: open steps, timers, news of a sub-flow."""

@@ -8,28 +8,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.core.moments import from_datetime
-from holdfast.core.status import TERMINAL, InstanceStatus
-from holdfast.errors import Refused
-from holdfast.runtime.edge import Id, check_key, check_moment, check_text, check_version, take_id
-from holdfast.runtime.engine.base import Base
-from holdfast.runtime.snapshots import News, Outcome
-from holdfast.runtime.statistics import FlowStatistics, by_flow
-from holdfast.runtime.steps.descriptor import MOST_HISTORY, last_step
-from holdfast.runtime.steps.standing import Standing, heard, is_resting, standing_of, step_of
-from holdfast.runtime.views import (
-    Page,
-    current,
-    fits,
-    newest,
-    page_of,
-    shown_id,
-    take_wanted,
-    unknown_instance,
-    window_of,
-)
-from holdfast.store import reads
-from holdfast.store.flows import (
+from holdfast.core.model.status import TERMINAL
+from holdfast.core.model.timestamps import from_datetime
+from holdfast.errors import HoldfastError, Refused
+from holdfast.runtime.commit.instance_cache import News, Outcome
+from holdfast.runtime.engine.core import Base
+from holdfast.runtime.people.descriptor import MOST_HISTORY, last_step
+from holdfast.runtime.people.standing import Standing, heard, is_resting, standing_of, step_of
+from holdfast.runtime.reads.search import InstanceFilter, find_instances
+from holdfast.runtime.reads.statistics import FlowStatistics, by_flow
+from holdfast.runtime.reads.unended import unended
+from holdfast.runtime.reads.views import Page, current, newest, shown_id, unknown_instance
+from holdfast.runtime.validation import Id, check_moment, check_text, check_version, take_id
+from holdfast.store.pg.session import DatabaseError, Disconnected
+from holdfast.store.reads import instances
+from holdfast.store.reads.flows import (
     NEWEST,
     FlowDocument,
     FlowVersion,
@@ -39,22 +32,22 @@ from holdfast.store.flows import (
     page_versions,
     read_flow,
 )
-from holdfast.store.reads import Event, Instance, Step
-from holdfast.store.runtimes import Runtime, read_runtime
-from holdfast.store.statistics import read_statistics
-from holdfast.store.trail import BEGINNING, Place, check_page, page_events, page_steps
-from holdfast.store.whereabouts import Whereabouts, read_past, read_whereabouts
-from holdfast.store.windows import Wanted, list_window
+from holdfast.store.reads.instances import Event, Instance, Step
+from holdfast.store.reads.positions import Whereabouts, read_past, read_whereabouts
+from holdfast.store.reads.runtimes import Runtime, read_runtime
+from holdfast.store.reads.statistics import read_statistics
+from holdfast.store.reads.steps import BEGINNING, Place, check_page, late_events, page_events, page_steps
 
 FIRST_PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 0.5
+LAST_LOOK: Final = 1.0  # seconds that telling where an instance stands may take
 
 
 class Reading(Base):
     async def get(self, instance_id: Id, *, conn: Any = None) -> Instance:
         if conn is not None:
             return await self._borrowed.get(conn, take_id(instance_id))
-        found = await reads.read_instance(self._opened(), self.org, take_id(instance_id))
+        found = await instances.read_instance(self._opened(), self.org, take_id(instance_id))
         if found is None:
             raise unknown_instance(instance_id)
         return found
@@ -77,16 +70,24 @@ class Reading(Base):
         session, id = self._opened(), take_id(instance_id)
         if limit is not None:
             return await page_steps(session, self.org, id, after or BEGINNING, check_page(limit, "steps"))
-        found = await reads.list_steps(session, self.org, id)
+        found = await instances.list_steps(session, self.org, id)
         return found if all else [step for step in found if step.behaviour not in ("end", "control")]
 
-    async def events(self, instance_id: Id, *, after: Place | None = None, limit: int | None = None) -> list[Event]:
-        """The audit trail of an instance, or a page of it: `after` is the `place_of` the last event before it."""
+    async def events(
+        self, instance_id: Id, *, after: Place | None = None, limit: int | None = None, late: bool = False
+    ) -> list[Event]:
+        """The audit trail of an instance, or a page of it: `after` is the `place_of` the last event before it.
+
+        Lines beside the decisions, such as a delivery's, may be written behind a place that was read already. `late`
+        lists those of the last seconds before `after`, for whoever follows a trail: some of them may be known.
+        """
         await self.get(instance_id)
         session, id = self._opened(), take_id(instance_id)
+        if late:
+            return [] if after is None else await late_events(session, self.org, id, after)
         if limit is not None:
             return await page_events(session, self.org, id, after or BEGINNING, check_page(limit, "events"))
-        return await reads.list_events(session, self.org, id)
+        return await instances.list_events(session, self.org, id)
 
     async def list(
         self,
@@ -98,48 +99,34 @@ class Reading(Base):
         subject_id: str | None = None,
         attributes: dict[str, Any] | None = None,
         parent: Id | None = None,
+        error: str | None = None,
+        with_reason: str | None = None,
+        step: str | None = None,
         since: datetime | None = None,
+        until: datetime | None = None,
+        ended_since: datetime | None = None,
+        ended_until: datetime | None = None,
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Instances, newest first, started at or after `since`; `after` is the `next` of the page before.
+        """Instances, newest first; `after` is the `next` of the page before. `InstanceFilter` says what is meant.
 
         `parent` lists the sub-flows of an instance, in no order of time. `subject_id` is who started them; all
-        `attributes` must be equal. By these, a page may hold less than `limit`
-        although there are more: only `next` tells.
+        `attributes` must be equal. What failed, was cancelled or aborted in a period is listed by its end, the last
+        one first. A page may hold less than `limit` although there are more: only `next` tells.
         """
-        if status is not None and status not in tuple(InstanceStatus):
-            raise Refused(
-                f"There is no status {status!r}.", code="STATUS_UNKNOWN", hint=f"One of {', '.join(InstanceStatus)}."
-            )
+        filter = InstanceFilter(
+            flow=flow, status=status, key=key, business_key=business_key, subject_id=subject_id, attributes=attributes,
+            parent=parent, error=error, with_reason=with_reason, step=step, since=since, until=until,
+            ended_since=ended_since, ended_until=ended_until,
+        )  # fmt: skip
+        return await self.find(filter, after=after, limit=limit)
+
+    async def find(self, filter: InstanceFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        """As `list`, with the filter that bulk verbs take."""
         check_page(limit, "instances")
-        check_moment(since, "since")
-        check_text(flow, "name of the flow")
-        check_key(key, "idempotency key")
-        check_key(business_key, "business key")
-        wanted = take_wanted(
-            Wanted((), flow, subject_id, business_key, attributes or {}), () if status is None else (status,)
-        )
-        if wanted.is_selective and key is None and parent is None:
-            last = None if after is None else take_id(after)
-            found, next = await list_window(self._opened(), self.org, wanted, last, limit)
-            return window_of([one.view for one in found], None if next is None else shown_id(next), since)
-        found = await reads.list_instances(
-            self._opened(),
-            self.org,
-            flow=flow,
-            status=status,
-            key=key,
-            business_key=business_key,
-            parent=None if parent is None else take_id(parent),
-            after=None if after is None else take_id(after),
-            limit=limit + 1,
-        )
-        fitting = [one for one in found[: limit + (parent is None)] if fits(one, wanted)]
-        page = page_of(fitting, limit, since)
-        if parent is not None:  # without an order of time, what does not fit may stand before what does
-            return Page(page.items, found[limit - 1].id if len(found) > limit else None)
-        return page
+        last = None if after is None else take_id(after)
+        return await find_instances(self._opened(), self.org, filter, last, limit)
 
     async def flows(self, name: str | None = None) -> Sequence[FlowVersion]:
         """The newest version of every flow that may be started here, by name; of one flow, all versions."""
@@ -190,10 +177,19 @@ class Reading(Base):
         return by_flow(await read_statistics(self._opened(), self.org, flow, version, since, until))
 
     async def wait(self, instance_id: Id, timeout: float | None = None) -> Instance:
-        """The instance once it is over: at once when it ends in this process, by looking now and then elsewhere."""
+        """The instance once it is over: at once when it ends in this process, by looking now and then elsewhere.
+
+        A `TimeoutError` says where the instance stands and what it waits for.
+        """
         if timeout is not None:
-            async with asyncio.timeout(timeout):
-                return await self.wait(instance_id)
+            clock = asyncio.timeout(timeout)
+            try:
+                async with clock:
+                    return await self.wait(instance_id)
+            except TimeoutError:
+                if not clock.expired():
+                    raise
+            raise TimeoutError(await self._unended(take_id(instance_id), timeout))
         id = take_id(instance_id)
         started = self.committer.snapshots.local.get(id)
         if started is not None and started.org == self.org:
@@ -207,6 +203,13 @@ class Reading(Base):
                     await self._end_of(id)
             pause = min(pause * 1.5, 1.0)
         return found
+
+    async def _unended(self, id: bytes, seconds: float) -> str:
+        """The database may be why it took so long: then only what was asked for is told."""
+        with contextlib.suppress(HoldfastError, Disconnected, DatabaseError, TimeoutError):
+            async with asyncio.timeout(LAST_LOOK):
+                return unended(await self._whereabouts(id), seconds)
+        return f"Instance {shown_id(id)} was not seen to end within {seconds:g} s, and cannot be read now."
 
     async def settle(self, instance_id: Id, timeout: float | None = None) -> Instance:
         """The instance once it rests: on a person, an event or a moment, suspended, or over; as it is when time is up.

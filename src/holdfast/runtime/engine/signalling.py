@@ -7,19 +7,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast.core.events import deciding_node, decision_needed
-from holdfast.core.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Suspend
-from holdfast.core.status import TERMINAL
+from holdfast.core.model.signals import Abort, Actor, Cancel, EventArrived, ForceFail, Resume, Signal, Suspend
+from holdfast.core.model.status import TERMINAL
+from holdfast.core.signals.events import deciding_node, decision_needed
 from holdfast.errors import Conflict, Refused
-from holdfast.runtime.edge import Id, check_expected, check_key, check_text, take_id, take_names, take_payload
+from holdfast.runtime.commit.items import Item
+from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.engine.reading import Reading
-from holdfast.runtime.items import Item
+from holdfast.runtime.ops.reschedule import cancelled, rescheduled, take_moment
 from holdfast.runtime.refusals import noted_refusal
-from holdfast.runtime.starter import new_id
-from holdfast.runtime.timers import cancelled, rescheduled, take_moment
-from holdfast.store.keyed import send_keyed
-from holdfast.store.reads import Instance
-from holdfast.store.timers import Later, send_later
+from holdfast.runtime.validation import Id, check_expected, check_key, check_text, take_id, take_names, take_payload
+from holdfast.store.queue.signals import Later, send_keyed, send_later
+from holdfast.store.reads.instances import Instance
 
 
 class Signalling(Reading):
@@ -39,9 +38,11 @@ class Signalling(Reading):
         delay: float | None = None,
         conn: Any = None,
         only_waits: bool = False,
+        early: bool = True,
     ) -> Instance:
         """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal.
 
+        What comes before its wait, or while the instance is suspended, is kept for it, and refused with `early=False`.
         With `at` or `delay` (seconds) it is kept until it is due; a refusal then is a dead letter. With `only_waits` it
         decides nothing for people: what a task of the instance would take is refused.
         """
@@ -53,6 +54,12 @@ class Signalling(Reading):
         moment, seconds = take_moment(at, delay)
         signal_id = new_id(self.org, None, None) if id is None else take_id(id)
         if conn is not None or moment is not None or seconds is not None:
+            if not early:
+                raise Refused(
+                    "Where the instance will stand when the event is decided upon is not known yet.",
+                    code="OPTION_MISPLACED",
+                    hint="Leave out `early=False`, or `conn`, `at` and `delay`.",
+                )
             later = Later(
                 take_id(instance_id), event, raw, signal_id, node, token, by, held, if_version, moment, seconds
             )
@@ -61,7 +68,7 @@ class Signalling(Reading):
             return await (self._send_later(later) if conn is None else self._borrowed.signal(conn, later))
         item = Item(
             take_id(instance_id),
-            EventArrived(signal_id, event, raw, node, token, if_version, only_waits=only_waits),
+            EventArrived(signal_id, event, raw, node, token, if_version, only_waits=only_waits, early=early),
             Actor(by or "system", held),
             receipt=str(UUID(bytes=signal_id)),  # also of an id made here: a lost answer makes the engine repeat itself
         )

@@ -9,23 +9,23 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.moments import to_datetime
-from holdfast.core.signals import Actor, Started
-from holdfast.core.state import EMPTY
-from holdfast.core.state import Instance as Snapshot
-from holdfast.core.status import InstanceStatus
-from holdfast.definitions.model import Definition as FlowDefinition
+from holdfast.core.model.signals import Actor, Started
+from holdfast.core.model.state import EMPTY
+from holdfast.core.model.state import Instance as Snapshot
+from holdfast.core.model.status import InstanceStatus
+from holdfast.core.model.timestamps import to_datetime
+from holdfast.doors.registry import source_of
 from holdfast.errors import Refused
-from holdfast.runtime.edge import check_key, check_text, check_version, take_payload
+from holdfast.runtime.commit.items import Item
+from holdfast.runtime.commit.starter import Start, new_id, new_ids
 from holdfast.runtime.engine.reading import Reading
-from holdfast.runtime.items import Item
+from holdfast.runtime.people.standing import Standing
+from holdfast.runtime.people.start_rules import attributes_of, check_start
 from holdfast.runtime.publishing import Publishable, Published, publish
-from holdfast.runtime.starter import Start, new_id, new_ids
-from holdfast.runtime.steps.standing import Standing
-from holdfast.runtime.steps.starting import attributes_of, check_start
-from holdfast.runtime.views import current, pending
-from holdfast.store.commit import NewInstance
-from holdfast.store.reads import Instance
+from holdfast.runtime.reads.views import current, pending
+from holdfast.runtime.validation import check_key, check_text, check_version, take_payload
+from holdfast.store.commit.rows import NewInstance
+from holdfast.store.reads.instances import Instance
 
 
 class Starting(Reading):
@@ -36,13 +36,14 @@ class Starting(Reading):
 
     async def publish_many(self, definitions: Iterable[Publishable], *, by: str | None = None) -> list[Published]:
         """All of them in one transaction, or none."""
-        session, all_of_them = self._opened(), list(definitions)
+        session, sources = self._opened(), [source_of(definition) for definition in definitions]
         check_text(by, "actor")
-        for definition in all_of_them:
-            if isinstance(definition, FlowDefinition):
-                for name, function in definition.handlers.items():
-                    self.register(name, function)
-        published = await publish(session, self.org, all_of_them, by)
+        for source in sources:
+            for name, function in source.calls.items():
+                self.calls.register(name, function)
+            for name, function in source.functions.items():
+                self.register(name, function)
+        published = await publish(session, self.org, sources, by, self.app)
         for one in published:
             self.catalog.forget(one.name)
         return published
@@ -119,8 +120,8 @@ class Starting(Reading):
         definition = self.catalog.cached(self.org, flow, version)
         if definition is None:
             definition = await self.catalog.find(session, self.org, flow, version)
-        if capabilities is not None or definition.program.is_steps:
-            check_start(definition.program, raw, capabilities)
+        if capabilities is not None or definition.program.rules.checks_input:
+            await check_start(definition.program, raw, capabilities)
         extra = None if attributes is None else take_payload(attributes, "the attributes", flow)
         id = new_id(self.org, key, business_key)
         return Start(id, self.org, definition, raw, key, business_key, extra, by, None)
@@ -161,9 +162,9 @@ class Starting(Reading):
             for raw in values:
                 await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = await self.catalog.find(session, self.org, flow, version)
-        if definition.program.is_steps:
+        if definition.program.rules.checks_input:
             for raw in values:
-                check_start(definition.program, raw)
+                await check_start(definition.program, raw)
         with self.telemetry.start(flow):
             trace = self.telemetry.current_trace()
             given = keys or [None] * len(values)

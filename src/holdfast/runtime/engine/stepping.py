@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from holdfast.core.program import Program
+from holdfast.core.model.program import Program
 from holdfast.errors import Busy, HoldfastError, InputInvalid
-from holdfast.runtime.edge import Id, check_expected, check_text, take_id, take_payload
+from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.engine.signalling import Signalling
-from holdfast.runtime.starter import new_id
-from holdfast.runtime.steps.advancing import TRIES, Advance, is_overtaken, item_of, repeat_of, reworded
-from holdfast.runtime.steps.descriptor import MOST_HISTORY, Descriptor, describe
-from holdfast.runtime.steps.people import Person, is_within, may_see, named_by, take_person, task_of
-from holdfast.runtime.steps.standing import Standing
-from holdfast.runtime.steps.statuses import kernel_statuses
-from holdfast.runtime.steps.summaries import Summaries, summary_of
-from holdfast.runtime.views import current, shown_id, take_wanted, unknown_instance
-from holdfast.store.reads import Instance, read_instances
+from holdfast.runtime.people.advance import Advance, is_overtaken, item_of, repeat_of, reworded
+from holdfast.runtime.people.descriptor import MOST_HISTORY, Descriptor, describe
+from holdfast.runtime.people.standing import Standing
+from holdfast.runtime.people.summaries import Summaries, summary_of
+from holdfast.runtime.people.visibility import Named, Person, is_within, may_see, named_by, take_person, task_of
+from holdfast.runtime.reads.views import current, shown_id, take_wanted, unknown_instance
+from holdfast.runtime.validation import Id, check_expected, check_text, take_id, take_payload
+from holdfast.store.reads.instances import Instance, read_instances
+from holdfast.store.reads.positions import Whereabouts, read_past
+from holdfast.store.reads.search import Wanted, list_window
+from holdfast.store.reads.steps import check_page
 from holdfast.store.tasks import Task, list_tasks_about, read_tasks
-from holdfast.store.trail import check_page
-from holdfast.store.whereabouts import Whereabouts, read_past
-from holdfast.store.windows import Wanted, list_window
+from holdfast.views.statuses import kernel_statuses
 
 
 class Stepping(Signalling):
@@ -38,20 +38,21 @@ class Stepping(Signalling):
         if_version: int | None = None,
         comment: str | None = None,
         partition: str | None = None,
+        sees_all: bool = False,
     ) -> Instance:
         """A person's answer where a workflow rests; answered when it is committed.
 
         `input` must fit the form of the step and merges into the state. The same `id` again has no second effect.
-        Capabilities or roles that are None are not asked for; for whoever has a `partition`, a workflow of another one
-        does not exist. With `if_version` the answer is for that version only; without it, an instance that changed
-        meanwhile is read again and the answer is given where it stands then.
+        Capabilities or roles that are None are not asked for. For those who may not see the workflow there is none,
+        as in `descriptor`; operators see all. With `if_version` the answer is for that version only; without it, an
+        instance that changed meanwhile is read again and the answer is given where it stands then.
         """
         advance = Advance(
             take_id(instance_id),
             new_id(self.org, None, None) if id is None else take_id(id),
             event,
             _take_input(input, event),
-            take_person(by, capabilities, roles, partition),
+            take_person(by, capabilities, roles, partition, sees_all),
             comment,
             if_version,
         )
@@ -70,29 +71,44 @@ class Stepping(Signalling):
             return await self._standing(instance, news, timeout, view)
 
     async def _advance(self, advance: Advance, *, is_repeatable: bool) -> Instance:
-        session = self._opened()
-        for _ in range(TRIES):
-            found = await self._whereabouts(advance.instance)
-            if not is_within(advance.person, found.view):
-                raise unknown_instance(found.view.id)
-            try:
-                item = item_of(advance, found, await self.catalog.program(session, found.definition))
-            except HoldfastError:
-                if is_repeatable and await self._was_applied(advance):
-                    return await self.get(found.view.id)
-                raise
-            try:
-                outcome = await self.committer.apply(item)
-            except HoldfastError as refusal:
-                if is_overtaken(refusal):
-                    continue
-                raise reworded(refusal) from None
-            if self._worker is None:  # one in this process knows of its own commits
-                self._notifier.hint()
-            if outcome.instance is None:
+        self._opened()
+        return await self.races.settle(
+            (self.org, advance.instance),
+            lambda: self._try_to_advance(advance, is_repeatable=is_repeatable),
+            Busy("The workflow changes faster than it can be read; try again.", code="INSTANCE_BUSY"),
+        )
+
+    async def _try_to_advance(self, advance: Advance, *, is_repeatable: bool) -> Instance | None:
+        """None: somebody else was faster."""
+        found = await self._whereabouts(advance.instance)
+        program = await self.catalog.program(self._opened(), found.definition)
+        await self._require_sight(advance.person, found.view, program)
+        try:
+            item = await item_of(advance, found, program)
+        except HoldfastError:
+            if is_repeatable and await self._was_applied(advance):
                 return await self.get(found.view.id)
-            return current(found.view, outcome.instance, outcome.now)
-        raise Busy("The workflow changes faster than it can be read; try again.", code="INSTANCE_BUSY")
+            raise
+        try:
+            outcome = await self.committer.apply(item)
+        except HoldfastError as refusal:
+            if is_overtaken(refusal):
+                return None
+            raise reworded(refusal) from None
+        if self._worker is None:  # one in this process knows of its own commits
+            self._notifier.hint()
+        if outcome.instance is None:
+            return await self.get(found.view.id)
+        return current(found.view, outcome.instance, outcome.now)
+
+    async def _require_sight(self, person: Person, view: Instance, program: Program) -> None:
+        """Nobody acts on what they may not see. Tasks are read only where nothing else lets them see it."""
+        if may_see(person, view, Named(program.policy.capabilities), ()):
+            return
+        if not is_within(person, view) or not may_see(
+            person, view, named_by(program), await self.tasks_about([view.id], person.id)
+        ):
+            raise unknown_instance(view.id)
 
     async def descriptor(
         self,

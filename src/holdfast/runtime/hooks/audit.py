@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.runtime.context import Context, job_of
-from holdfast.runtime.failures import describe, ending
+from holdfast.logs import logger
 from holdfast.runtime.hooks.guard import guarded
 from holdfast.runtime.hooks.middleware import Call, Middleware
 from holdfast.runtime.hooks.notices import FlowContext
+from holdfast.runtime.worker.context import Context, job_of
+from holdfast.runtime.worker.failures import describe, ending
 
-log = logging.getLogger("holdfast.audit")
+log = logger("holdfast.audit")
 
 Entry = dict[str, Any]
 Sink = Callable[[Entry], Any]
@@ -30,7 +30,9 @@ def write_line(entry: Entry) -> None:
 
 
 class Audit(Middleware):
-    """Without a sink it writes to the logger `holdfast.audit`; a sink may be async. Payloads are never written."""
+    """Audit log of every change, to the logger `holdfast.audit` or a sink, which may be async. Payloads are never
+    written.
+    """
 
     def __init__(self, sink: Sink = write_line) -> None:
         self._sink = sink

@@ -1,13 +1,12 @@
-"""The middleware of an engine in its order: which hooks anybody has, and how they are called.
+"""The middleware of an engine in its order: the overridden hooks, and how they are called.
 
-The first that was used is the outermost. Whoever has a say is called where it counts; whoever is merely told is called
-under a guard, so that nothing it raises, and no time it takes, becomes anybody else's trouble.
+The first that was used is the outermost. A hook that can change the outcome is called in place; a notification is
+called under a guard, so that none of its exceptions, and no time it takes, harms the engine or another hook.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,16 +14,17 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.context import Context
-from holdfast.runtime.handlers import DoNotRetry
+from holdfast.logs import logger
 from holdfast.runtime.hooks.guard import guarded
 from holdfast.runtime.hooks.middleware import Middleware, overrides
 from holdfast.runtime.hooks.notices import FlowContext, Notice, lacks_error, notices, recall_error
+from holdfast.runtime.worker.context import Context, NotBegun
+from holdfast.runtime.worker.handlers import DoNotRetry
 
 if TYPE_CHECKING:
-    from holdfast.runtime.plan import Plan
+    from holdfast.runtime.commit.batch import Plan
 
-log = logging.getLogger("holdfast.hooks")
+log = logger("holdfast.hooks")
 
 PATIENCE: Final = 10.0  # seconds a hook that is merely told may take
 MOST_UNTOLD: Final = 10_000
@@ -51,7 +51,7 @@ class HookMisused(DoNotRetry):
 
 
 class Layer(NamedTuple):
-    """What one middleware has around a call; what it does not override is not there."""
+    """The overridden hooks of one middleware around a call."""
 
     name: str
     around: Hook | None
@@ -66,8 +66,9 @@ class Layer(NamedTuple):
 
 
 class Hooks:
-    """`calls`, `gates`, `flows` and `starts` are empty unless somebody overrides such a hook: that is all the hot path
-    looks at."""
+    """Hooks of an engine. `calls`, `gates`, `flows` and `starts` are empty unless overridden: the hot path checks only
+    that.
+    """
 
     def __init__(self) -> None:
         self.middleware: tuple[Middleware, ...] = ()
@@ -100,7 +101,7 @@ class Hooks:
             await middleware.flow_starting(flow, decode())
 
     async def admit(self, context: Context) -> float:
-        """Seconds to wait, 0 to go. Who comes after the one that says wait is not asked."""
+        """Ask each gate; return the first wait in seconds, or 0. Gates behind the first wait are not asked."""
         for middleware in self.gates:
             seconds = await middleware.admit(context)
             if seconds is not None and seconds > 0:
@@ -129,7 +130,7 @@ class Hooks:
                 outcome = _Outcome(inside)
                 await layer.around(context, decode(), outcome.once)
                 value = outcome.answer(layer.name)
-        except (KeyboardInterrupt, GeneratorExit):
+        except (KeyboardInterrupt, GeneratorExit, NotBegun):
             raise
         except BaseException as failure:
             if layer.failed is not None:
@@ -151,12 +152,12 @@ class Hooks:
         log.exception("The hook %s failed", getattr(hook, "__qualname__", hook))
 
     def committed(self, plan: Plan) -> None:
-        """Called between commits: only gathers, others tell."""
+        """Gather the notices of a commit; a task of its own delivers them."""
         try:
             self._waiting.extend(notices(plan))
         except Exception:
             self.failures += 1
-            log.exception("What a commit changed could not be told to hooks")
+            log.exception("The notices of a commit could not be gathered for hooks")
         while len(self._waiting) > MOST_UNTOLD:
             self._drop_oldest()
         if self._waiting and self._teller is None:
@@ -181,7 +182,7 @@ class Hooks:
             self._teller = None
 
     async def _recall_error(self, context: FlowContext) -> None:
-        """Without a database to ask, hooks are told what is known."""
+        """Add the last error from the database; without one, the notice carries the known fields only."""
         try:
             async with asyncio.timeout(PATIENCE):
                 recall_error(context, await self.read_error(context.org, context.instance_id.bytes))
@@ -190,7 +191,7 @@ class Hooks:
             log.exception("The error of %s could not be read for hooks", context.instance)
 
     async def told(self) -> None:
-        """Every change committed so far has been told."""
+        """Wait until the notices of every commit so far are delivered."""
         while self._teller is not None:
             await asyncio.wait([self._teller])
 
@@ -199,14 +200,14 @@ class Hooks:
             async with asyncio.timeout(PATIENCE):
                 await self.told()
         except TimeoutError:
-            log.error("Left %d changes untold to hooks that did not return", len(self._waiting))
+            log.error("Left %d notices undelivered: their hooks did not return", len(self._waiting))
             self._waiting.clear()
             if self._teller is not None:
                 self._teller.cancel()
 
 
 class _Outcome:
-    """What became of the one call inside a `step` hook."""
+    """Outcome of the one call inside a `step` hook."""
 
     __slots__ = ("_failure", "_inside", "_value", "calls")
 
@@ -228,7 +229,9 @@ class _Outcome:
         return self._value
 
     def answer(self, name: str) -> Any:
-        """Its outcome stands, whatever the hook made of it."""
+        """Return or raise the call's own outcome, whatever the hook made of it; refuse a hook that did not call exactly
+        once.
+        """
         if self._failure is not None:
             raise self._failure
         if self.calls != 1:
@@ -237,7 +240,7 @@ class _Outcome:
 
 
 async def _nobody_knows(org: str, instance: bytes) -> None:
-    """No engine is open."""
+    """Return no error: the reader while no engine is open."""
 
 
 def _check(middleware: Any) -> None:

@@ -1,4 +1,4 @@
-"""The guard around code that is merely told: whatever it raises is its own trouble."""
+"""Guard around notified code: its exceptions go no further."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def guarded(report: Callable[[], None]) -> Generator[None]:
-    """What is raised inside is reported and goes no further, a panic or a CancelledError of its own included. What ends
-    the task around it is not its own."""
+    """Report an exception of the block and swallow it, a panic or a CancelledError of its own included. A cancel of the
+    surrounding task is not the block's own, and passes.
+    """
     interrupts = _interrupts()
     try:
         yield

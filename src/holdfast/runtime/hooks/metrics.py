@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.runtime.context import Context, job_of
-from holdfast.runtime.failures import ending
 from holdfast.runtime.hooks.middleware import Call, Middleware
 from holdfast.runtime.hooks.notices import FlowContext
-from holdfast.runtime.metrics import require_prometheus
+from holdfast.runtime.telemetry.flow_counts import OTHERS
+from holdfast.runtime.telemetry.metrics import require_prometheus
+from holdfast.runtime.worker.context import Context, job_of
+from holdfast.runtime.worker.failures import ending
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -19,13 +21,17 @@ BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 
 
 class Metrics(Middleware):
-    """`engine.use(Metrics())`; a registry of its own may be given. Beside it stands `MetricsCollector`, which counts
-    the process as a whole."""
+    """Metrics by flow: `engine.use(Metrics())`, with a registry of its own if given. `MetricsCollector` counts the
+    process.
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    With `orgs`, only flows of these tenants are counted by name; those of all others are counted together.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None, *, orgs: Collection[str] | None = None) -> None:
         require_prometheus()
         from prometheus_client import REGISTRY, Counter, Histogram
 
+        self._orgs = None if orgs is None else frozenset(orgs)
         home = REGISTRY if registry is None else registry
         self._flows = Counter(
             "holdfast_flow_changes", "What this process committed about flows.", ["flow", "outcome"], registry=home
@@ -47,11 +53,12 @@ class Metrics(Middleware):
             outcome = "failed" if ending(job_of(ctx), failure) else "stopped"
             raise
         finally:
-            self._calls.labels(ctx.flow, ctx.step, outcome).inc()
-            self._seconds.labels(ctx.flow, ctx.step, outcome).observe(time.perf_counter() - begun)
+            place = self._told(ctx.org, ctx.flow, ctx.step)
+            self._calls.labels(*place, outcome).inc()
+            self._seconds.labels(*place, outcome).observe(time.perf_counter() - begun)
 
     async def step_postponed(self, ctx: Context, seconds: float) -> None:
-        self._calls.labels(ctx.flow, ctx.step, "postponed").inc()
+        self._calls.labels(*self._told(ctx.org, ctx.flow, ctx.step), "postponed").inc()
 
     async def flow_started(self, ctx: FlowContext) -> None:
         self._count(ctx, "started")
@@ -81,4 +88,7 @@ class Metrics(Middleware):
         self._count(ctx, "rollback_completed")
 
     def _count(self, ctx: FlowContext, outcome: str) -> None:
-        self._flows.labels(ctx.flow, outcome).inc()
+        self._flows.labels(*self._told(ctx.org, ctx.flow), outcome).inc()
+
+    def _told(self, org: str, *names: str) -> tuple[str, ...]:
+        return names if self._orgs is None or org in self._orgs else (OTHERS,) * len(names)

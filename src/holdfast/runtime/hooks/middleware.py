@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast.runtime.context import Context
 from holdfast.runtime.hooks.notices import FlowContext
+from holdfast.runtime.worker.context import Context
 
 Call = Callable[[], Awaitable[Any]]
 
 
 class Middleware:
-    """Override what you need; a hook that is not overridden costs nothing.
+    """Base class of hooks. Override the ones you need; a hook that is not overridden costs nothing.
 
-    Three hooks have a say: `flow_starting`, `admit` and `step`. What they raise counts. All others are told; what they
-    raise is logged and counted, and nothing else comes of it.
+    Three hooks can change the outcome: `flow_starting`, `admit` and `step`. Their exceptions count. All others are
+    notifications; their exceptions are logged and counted, and have no other effect.
     """
 
     # --- a flow ----------------------------------------------------------------------------------------------------
 
     async def flow_starting(self, flow: str, input: Any) -> None:
-        """Before a start is stored, in the process that asks for it. Raise to refuse it: then nothing is stored."""
+        """Check a start before it is stored, in the process that asks for it. Raise to refuse it: then no instance is
+        stored.
+        """
 
     async def flow_started(self, ctx: FlowContext) -> None:
         """The first step of an instance has been opened."""
@@ -35,23 +37,25 @@ class Middleware:
     async def flow_aborted(self, ctx: FlowContext) -> None: ...
 
     async def flow_suspended(self, ctx: FlowContext) -> None:
-        """It stands still until somebody acts: `ctx.status` is `suspended` or `dlq`."""
+        """Notification: the instance waits for an operator; `ctx.status` is `suspended` or `dlq`."""
 
     async def flow_resumed(self, ctx: FlowContext) -> None: ...
 
     async def rollback_started(self, ctx: FlowContext) -> None: ...
 
     async def rollback_completed(self, ctx: FlowContext) -> None:
-        """The last compensation is over; how the instance ended is told next."""
+        """Notification: the last compensation has ended; the end of the instance follows."""
 
     # --- a call of a step ------------------------------------------------------------------------------------------
 
     async def admit(self, ctx: Context) -> float | None:
-        """Seconds this call must wait, or nothing. A call that waits goes back to the queue and is not counted."""
+        """Return the wait of this call in seconds, or None. A call that waits goes back to the queue and is not
+        counted.
+        """
         return None
 
     async def step(self, ctx: Context, data: Any, call: Call) -> None:
-        """Around the call: `await call()` runs what is inside and gives the handler's answer.
+        """Wrap the call: `await call()` runs the inner layers and returns the handler's answer.
 
         Raise instead and the call has failed. The input, the answer and a failure cannot be changed from here.
         """
@@ -62,10 +66,12 @@ class Middleware:
     async def step_completed(self, ctx: Context, output: Any) -> None: ...
 
     async def step_failed(self, ctx: Context, failure: BaseException) -> None:
-        """This call failed; another may follow. A `CancelledError`: the handler was told to stop."""
+        """Notification: this call failed; another may follow. With a `CancelledError` the handler stopped on
+        request.
+        """
 
     async def step_postponed(self, ctx: Context, seconds: float) -> None:
-        """Somebody's `admit` made the call wait."""
+        """Notification: an `admit` made the call wait."""
 
 
 def overrides(middleware: Middleware, hook: str) -> bool:

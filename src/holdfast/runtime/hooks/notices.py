@@ -1,4 +1,4 @@
-"""What a commit changed about flows, read off the statuses before and after."""
+"""Notices: changes of flows in a commit, derived from the statuses before and after."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.decision import Decision
-from holdfast.core.moments import to_datetime
-from holdfast.core.status import InstanceStatus
+from holdfast.core.model.decision import Decision
+from holdfast.core.model.status import InstanceStatus
+from holdfast.core.model.timestamps import to_datetime
 
 if TYPE_CHECKING:
-    from holdfast.runtime.plan import Plan
-    from holdfast.store.commit import Entry
+    from holdfast.runtime.commit.batch import Plan
+    from holdfast.store.commit.batch import Entry
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -38,14 +38,14 @@ _TOLD_BY: Final = {
 
 
 class FlowContext:
-    """An instance as the commit left it that is being told of."""
+    """Instance as left by the commit that the notice is about."""
 
     __slots__ = ("_decision", "_error", "_now", "actor", "was")
 
     def __init__(self, decision: Decision, was: InstanceStatus, actor: str, error: bytes | None, now: int) -> None:
         self._decision = decision
         self._error = error
-        self.actor = actor  # who caused the change; `system` when nobody in particular did
+        self.actor = actor  # the cause of the change; `system` without a person
         self._now = now
         self.was = was
 
@@ -114,7 +114,7 @@ def notices(plan: Plan) -> Iterator[Notice]:
         was, error = entry.before.status, None
         for decision in entry.decisions:
             error = decision.error or error
-            context = FlowContext(decision, was, _actor(entry, decision), error, plan.locked.now)
+            context = FlowContext(decision, was, _actor(entry, decision), error, decision.instance.updated)
             yield from _of_decision(context, decision)
             was = decision.instance.status
 
@@ -133,7 +133,7 @@ def _of_decision(context: FlowContext, decision: Decision) -> Iterator[Notice]:
 
 
 def _actor(entry: Entry, decision: Decision) -> str:
-    """Whoever asked for a rollback is behind everything that comes of it."""
+    """The actor of a notice: the caller of a rollback is the actor of all its consequences."""
     asked = entry.before.state.rollback or entry.decisions[0].instance.state.rollback
     if asked is not None and asked.by is not None:
         return asked.by

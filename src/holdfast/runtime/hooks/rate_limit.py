@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.context import Context
 from holdfast.runtime.hooks.middleware import Middleware
 from holdfast.runtime.hooks.turnstile import Turnstile
-from holdfast.store.rate_limits import Bucket
+from holdfast.runtime.worker.context import Context
+from holdfast.store.queue.rate_limits import Bucket
 
 GRAIN: Final = 0.1  # seconds: what waits comes back in batches, and a bucket that cannot hold one would lose tokens
 LEAST: Final = 1e-6
@@ -43,7 +43,7 @@ class RateLimit(Middleware):
 
 
 def check_limits(middleware: Sequence[Middleware]) -> None:
-    """Two limits on one step would share a bucket and disagree about it."""
+    """Refuse two limits with one key: they would share a bucket and disagree about it."""
     keys = [m.key for m in middleware if isinstance(m, RateLimit)]
     for key in keys:
         if keys.count(key) > 1:

@@ -1,4 +1,6 @@
-"""Asks the database for turns under rate limits: many at once, whoever asks meanwhile goes with the next question."""
+"""Turnstile of rate limits: draws turns from the database, many at once; callers that come meanwhile share the next
+draw.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from holdfast.errors import StoreError
-from holdfast.store.rate_limits import Bucket, Turns, take_turns
-from holdfast.store.standing import StandingSession
+from holdfast.store.pg.reconnecting import StandingSession
+from holdfast.store.queue.rate_limits import Bucket, Turns, take_turns
 
-AHEAD: Final = 30.0  # seconds the waiting are spread over; whoever would wait longer asks again
+AHEAD: Final = 30.0  # seconds the waiting are spread over; a longer wait draws again
 AWAY_PAUSE: Final = 0.25
 _GOLDEN: Final = 0.6180339887
 _PASSES: Final = ("40", "55", "57", "53", "08", "25")
@@ -70,7 +72,7 @@ class Turnstile:
             self._share_out(bucket, turns[bucket.org, bucket.key], answers)
 
     async def _take(self, wanted: dict[Bucket, int]) -> dict[tuple[str, str], Turns]:
-        """While the database is away nothing else goes on either: wait for it instead of failing steps."""
+        """Draw turns; while the database is away, wait for it instead of failing steps."""
         while True:
             try:
                 if self._session is None:
@@ -90,7 +92,7 @@ class Turnstile:
                 answer.set_result(seconds)
 
     def _near(self, seconds: float) -> float:
-        """Too far ahead to be planned: some of the waiting may be gone by then, and their turns would be lost."""
+        """Limit a wait that is too long to plan: some of the turns ahead may be free by then, and would be lost."""
         if seconds <= AHEAD:
             return max(seconds, 0.001)
         self._spread = (self._spread + _GOLDEN) % 1.0

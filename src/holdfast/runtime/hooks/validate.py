@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import InputInvalid
-from holdfast.runtime.context import Context
-from holdfast.runtime.edge import check_text
-from holdfast.runtime.handlers import StepInputInvalid
 from holdfast.runtime.hooks.middleware import Call, Middleware
-from holdfast.runtime.schemas import check_of, told
+from holdfast.runtime.schemas.schemas import check_of, misfits_of, told
+from holdfast.runtime.validation import check_text
+from holdfast.runtime.worker.context import Context
+from holdfast.runtime.worker.handlers import StepInputInvalid
 
 
 class Validate(Middleware):
@@ -26,7 +26,7 @@ class Validate(Middleware):
     async def flow_starting(self, flow: str, input: Any) -> None:
         if self.step_name is not None or flow != self.flow:
             return
-        misfits = tuple(self._check(input))
+        misfits = tuple(await misfits_of(self._check, input))
         if misfits:
             raise InputInvalid(
                 f"The input of {flow!r} does not fit: {told(misfits)}",
@@ -37,7 +37,10 @@ class Validate(Middleware):
 
     async def step(self, ctx: Context, data: Any, call: Call) -> None:
         if ctx.step == self.step_name and ctx.flow == self.flow:
-            misfits = tuple(self._check(data))
+            try:
+                misfits = tuple(await misfits_of(self._check, data))
+            except InputInvalid as refusal:
+                raise StepInputInvalid(refusal.message, ()) from None
             if misfits:
                 raise StepInputInvalid(f"The input of {ctx.step!r} does not fit: {told(misfits)}", misfits)
         await call()

@@ -1,1 +1,1 @@
-"""What a system step calls: operations of HTTP services by their OpenAPI documents, and kinds that others bring."""
+"""Operations of system steps: HTTP services by their OpenAPI documents, and kinds from other packages."""

@@ -1,4 +1,4 @@
-"""From the answer of a service to the output of a step, or to why there is none."""
+"""Conversion of a service's answer to the output of a step, or to its failure."""
 
 from __future__ import annotations
 

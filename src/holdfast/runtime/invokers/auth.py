@@ -1,7 +1,7 @@
-"""Credentials by reference: what a document asks for, where its secret comes from, and how it is kept out of sight.
+"""Credentials by reference: the schemes of a document, the source of their secrets, and their concealment.
 
 A secret is never written down, only named: `env:NAME`, or a function of the organisation that gives it. It is looked up
-for each call, so that a rotated one counts at once, and hidden in whatever is stored or shown of the call.
+for each call, so that a rotated one counts at once, and hidden in every stored or shown trace of the call.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Revealed:
 
 
 class Credentials:
-    """Which secrets there are for which schemes, and headers the operator wants on every call."""
+    """Secrets by scheme, and headers the operator wants on every call."""
 
     def __init__(self, schemes: dict[str, Scheme], secrets: dict[str, Secret], headers: dict[str, Secret]) -> None:
         self._schemes = schemes

@@ -128,7 +128,7 @@ class Client:
             await response.aclose()
 
     def _failure(self, failure: httpx2.HTTPError | httpx2.StreamError, title: str) -> CallFailed | CallRefused:
-        """By its kind only: the client's own words may quote what was sent."""
+        """Convert a failure of the client by its class alone: its message may quote the request."""
         kind = type(failure).__name__
         if isinstance(failure, httpx2.ConnectError | httpx2.ConnectTimeout):
             return CallFailed("OPERATION_UNREACHABLE", f"{title}: there is no connection to the service ({kind}).")

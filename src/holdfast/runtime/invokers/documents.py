@@ -1,7 +1,7 @@
-"""An OpenAPI document as it comes: a mapping, a file, or text in JSON or YAML; made plain and bounded.
+"""OpenAPI document as given: a mapping, a file, or text in JSON or YAML; made plain and bounded.
 
-A document is the operator's, but often somebody else wrote it. What is read here is therefore limited in size, in depth
-and in the number of its values, so that neither a YAML alias nor a chain of references can grow without end.
+A document is the operator's, but often a third party wrote it. So it is limited in size, in depth and in the number of
+its values, and neither a YAML alias nor a chain of references can grow without end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Document:
         self.is_old = version.startswith("3.0.")
 
     def target(self, reference: Any) -> Any:
-        """What a local reference points at."""
+        """The target of a local reference."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             raise DocumentError(
                 f"The reference {shown(reference)} leads out of the document; nothing is fetched.",

@@ -1,15 +1,15 @@
-"""How a call of an operation can fail: for good, or only this time. Handlers raise these; the step records the code."""
+"""Failures of a call of an operation: final, or only this time. Handlers raise these; the step records the code."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from holdfast.errors import DefinitionError
-from holdfast.runtime.handlers import DoNotRetry
+from holdfast.runtime.worker.handlers import DoNotRetry
 
 
 class CallRefused(DoNotRetry):
-    """Another call would end the same way."""
+    """Final failure: another call would end the same way."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -17,7 +17,7 @@ class CallRefused(DoNotRetry):
 
 
 class CallFailed(Exception):
-    """Another call may work; `retry_after` is what the service asked for, in seconds."""
+    """Temporary failure: another call may work; `retry_after` is the delay the service asked for, in seconds."""
 
     def __init__(self, code: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class DocumentError(DefinitionError):
 
 
 def unfit(message: str) -> CallRefused:
-    """What the step brought cannot be sent; nothing was."""
+    """Refuse an input that cannot be sent; no request was made."""
     return CallRefused("OPERATION_INPUT_INVALID", message)
 
 

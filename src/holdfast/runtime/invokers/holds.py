@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from holdfast.runtime.context import Context
 from holdfast.runtime.hooks.middleware import Middleware
+from holdfast.runtime.worker.context import Context
 
 PREFIX: Final = "openapi:"
 
 
 class Holds(Middleware):
-    """By organisation and document: one tenant's quota is not another's. Each process learns it for itself."""
+    """Pauses by organisation and document: one tenant's quota is not another's. Each process learns it for itself."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str], float] = {}

@@ -8,15 +8,18 @@ from importlib import import_module
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from holdfast.runtime.context import Context
+from holdfast.errors import InputInvalid
 from holdfast.runtime.invokers.answers import read_answer
 from holdfast.runtime.invokers.auth import Auth, Revealed, Secret, read_credentials
 from holdfast.runtime.invokers.documents import Source, read_document
-from holdfast.runtime.invokers.errors import CallFailed
+from holdfast.runtime.invokers.errors import CallFailed, unfit
 from holdfast.runtime.invokers.holds import PREFIX, Holds
 from holdfast.runtime.invokers.operations import Operation, read_operations
-from holdfast.runtime.invokers.requests import build_request
+from holdfast.runtime.invokers.requests import Request, build_request
 from holdfast.runtime.invokers.servers import find_server
+from holdfast.runtime.schemas.deadline import threads
+from holdfast.runtime.schemas.schemas import is_quick
+from holdfast.runtime.worker.context import Context, check_again
 
 if TYPE_CHECKING:
     from holdfast.runtime.invokers.client import Client
@@ -26,7 +29,7 @@ Close = Callable[[], Awaitable[None]]
 
 
 class Host(NamedTuple):
-    """What a service needs of the engine it is registered with."""
+    """Interface of the engine that a service is registered with."""
 
     at_end: Callable[[Close], object]  # is told how to close the connections, once there are any
     current_trace: Callable[[], str | None]
@@ -62,7 +65,7 @@ class Service:
         return {f"{PREFIX}{self.name}.{operation.id}": Invocation(self, operation) for operation in self.operations}
 
     async def call(self, operation: Operation, ctx: Context, data: Any) -> Any:
-        request = build_request(operation, data)
+        request = await _request(operation, data)
         request.path = self.server.path + request.path
         revealed = Revealed(ctx.org)
         await self.credentials.apply(operation, request, revealed)
@@ -71,6 +74,7 @@ class Service:
         if trace_parent is not None:
             request.headers["traceparent"] = trace_parent
         client = await self._opened()
+        check_again(ctx)
         try:
             return read_answer(await client.send(request, operation.title), operation.title, revealed.hide)
         except CallFailed as failure:
@@ -88,10 +92,22 @@ class Service:
         if self._client is not None:
             return self._client
         loaded = await asyncio.to_thread(import_module, "holdfast.runtime.invokers.client")
-        if self._client is None:  # nobody else was quicker
+        if self._client is None:  # no other call was quicker
             self._client = cast("Client", loaded.Client(self.server, self._timeout, self._tls))
             self._host.at_end(self.close)
         return self._client
+
+
+async def _request(operation: Operation, data: Any) -> Request:
+    """Built here, unless a document's schemas and the data together may take long."""
+    checks = [parameter.check for parameter in operation.parameters]
+    checks += [] if operation.body is None else [operation.body.check]
+    if all(is_quick(check, data) for check in checks):
+        return build_request(operation, data)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads(), build_request, operation, data)
+    except InputInvalid as refusal:
+        raise unfit(refusal.message) from None
 
 
 class Invocation:

@@ -12,7 +12,7 @@ from holdfast.runtime.invokers.documents import Document, Node
 from holdfast.runtime.invokers.errors import DocumentError, shown
 from holdfast.runtime.invokers.parameters import Parameter
 from holdfast.runtime.invokers.schemas import Schemas, properties_of
-from holdfast.runtime.schemas import Check
+from holdfast.runtime.schemas.schemas import Check
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 PLACES: Final = ("path", "query", "header", "cookie")
@@ -49,7 +49,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def read_operations(document: Document, only: Collection[str] | None = None) -> list[Operation]:
-    """Every operation that has an `operationId`, or those that are asked for; what is not is not looked into."""
+    """Read every operation with an `operationId`, or those in `only`; the others are not examined."""
     reading = _Reading(document, only)
     found: dict[str, Operation] = {}
     for operation in reading.operations():
@@ -98,7 +98,7 @@ class _Reading:
         return Operation(name, method, path, parameters, body, self._security(given, where))
 
     def _parameters(self, given: list[Any], where: str) -> tuple[Parameter, ...]:
-        """What the operation says goes before what the path says; the last of two with one name and place stands."""
+        """Read parameters; the operation's own win over the path's, the last of two with one name and place wins."""
         found: dict[tuple[str, str], Parameter] = {}
         for item in given:
             parameter = self._parameter(self._document.part(item, f"{where}: a parameter"), where)

@@ -1,4 +1,4 @@
-"""Parameters of an operation: what may be sent, and how it is spelled in a path, a query, a header or a cookie.
+"""Parameters of an operation: their values, and their spelling in a path, a query, a header or a cookie.
 
 The rule is that a value arrives as it was given or is not sent at all. Where a place has no spelling for a value (a
 line break in a header, a comma inside a list that commas separate), it is refused before anything is sent.
@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.payloads import encode
 from holdfast.runtime.invokers.errors import shown, unfit, unsupported
-from holdfast.runtime.schemas import Check, told
+from holdfast.runtime.schemas.schemas import Check, told
 
 LONGEST: Final = 8000  # characters of one value, where it is part of a line
 _STYLES: Final = {
@@ -27,7 +27,7 @@ _DELIMITERS: Final = {"simple": ",", "form": ",", "spaceDelimited": " ", "pipeDe
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _COOKIE: Final = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*")
-_ROUNDS: Final = 5  # of percent-decoding that somebody on the way might do
+_ROUNDS: Final = 5  # of percent-decoding that proxies on the way might do
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def in_path(parameter: Parameter, value: Any) -> str:
 
 
 def check_path(path: str) -> None:
-    """No segment may mean another place, however often somebody on the way decodes it."""
+    """Refuse a segment that could mean another place, however often a proxy decodes it."""
     for _ in range(_ROUNDS):
         if any(segment.strip() in (".", "..") for segment in re.split(r"[/\\;]", path)):
             raise unfit("a path parameter would lead to another place (`.` or `..`).")
@@ -73,7 +73,7 @@ def check_path(path: str) -> None:
 
 
 def in_query(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
-    """Pairs as they stand in the query, percent-encoded."""
+    """Pairs of the query, percent-encoded."""
     name = _quoted(parameter.name)
     if isinstance(value, dict) and parameter.style == "deepObject" and not parameter.is_json:
         members = cast("dict[str, Any]", value)

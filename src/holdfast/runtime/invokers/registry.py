@@ -20,7 +20,7 @@ KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 class Invoker(Protocol):
-    """`handlers` is called once per engine, before its worker starts."""
+    """Provider of a kind of operations. `handlers` is called once per engine, before its worker starts."""
 
     name: str
 
@@ -28,7 +28,7 @@ class Invoker(Protocol):
 
 
 def find_invokers() -> dict[str, Invoker]:
-    """Those of every installed distribution, by their kind."""
+    """Find the invokers of every installed distribution, by their kind."""
     found: dict[str, Invoker] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         invoker = _load(entry)
@@ -39,7 +39,7 @@ def find_invokers() -> dict[str, Invoker]:
 
 
 def handlers_of(invoker: Invoker, engine: Any) -> dict[str, Callable[..., Any]]:
-    """By the full name of the operation."""
+    """The handlers of an invoker, by the full name of their operation."""
     offered: Any = invoker.handlers(engine)
     if not isinstance(offered, Mapping):
         raise HoldfastError(

@@ -1,4 +1,4 @@
-"""From the input of a step to the request of an operation: every key finds its place, or nothing is sent."""
+"""Conversion of a step's input to the request of an operation: every key has a place, or the request is not sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.payloads import encode
 from holdfast.runtime.invokers.errors import shown, unfit, unsupported
 from holdfast.runtime.invokers.operations import Body, Operation
 from holdfast.runtime.invokers.parameters import Parameter, check_path, in_cookie, in_header, in_path, in_query
-from holdfast.runtime.schemas import told
+from holdfast.runtime.schemas.schemas import told
 
 BODY: Final = "body"
 MOST_TARGET: Final = 16_000  # characters of a path with its query
@@ -19,7 +19,7 @@ _HOLE: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class Request(msgspec.Struct):
-    """What is about to be sent; credentials are added to it last."""
+    """Request to send; credentials are added to it last."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ def build_request(operation: Operation, data: Any) -> Request:
 
 
 def _values(operation: Operation, given: dict[str, Any]) -> list[tuple[Parameter, Any]]:
-    """What is null counts as not given: a mapping of something that is missing gives null."""
+    """Pair parameters with their values. A null counts as absent: a mapping of a missing value gives null."""
     found: list[tuple[Parameter, Any]] = []
     for parameter in operation.parameters:
         value = given.get(parameter.name)
@@ -92,7 +92,7 @@ def _content(operation: Operation, rest: dict[str, Any]) -> bytes | None:
 
 
 def _whole(operation: Operation, body: Body, rest: dict[str, Any]) -> Any:
-    """`body` is the whole body, unless the body has a member of this name."""
+    """The whole body, if the input gives it as `body` and the body has no member of this name."""
     if BODY not in rest or BODY in body.names:
         return rest
     others = {key: value for key, value in rest.items() if key != BODY}

@@ -1,4 +1,4 @@
-"""Schemas of a document as JSON Schema that stands by itself: references brought along, the dialect of 3.0 translated.
+"""Schemas of a document as self-contained JSON Schemas: references copied in, the dialect of 3.0 translated.
 
 A schema may contain itself further down in the data, as that of a tree does. One that contains itself at the same place
 never comes to an end, so the document is refused.
@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.payloads.plain import HASHED_INTEGERS
 from holdfast.runtime.invokers.documents import MOST_DEPTH, Document, Node
 from holdfast.runtime.invokers.errors import DocumentError, shown
-from holdfast.runtime.schemas import Check, check_of
+from holdfast.runtime.schemas.schemas import Check, check_of
 
 MOST_PARTS: Final = 50_000  # of one schema with all it refers to
 _DATA: Final = frozenset({"const", "default", "enum"})  # values, not schemas
@@ -141,7 +141,7 @@ def _together(schema: Any) -> Iterator[Node]:
 
 
 def properties_of(schema: Any) -> set[str]:
-    """Names a value of this schema may have, as far as the schema says so."""
+    """Property names that a value of this schema may have, as far as the schema lists them."""
     if not isinstance(schema, dict):
         return set()
     parts = cast("Node", cast("Node", schema).get("$defs") or {})
@@ -158,7 +158,7 @@ def properties_of(schema: Any) -> set[str]:
 
 
 def _drop_read_only(schema: Node) -> None:
-    """Only an answer has them, so no request can be required to."""
+    """Remove read-only properties from `required`: only an answer has them."""
     properties = cast("Node", schema.get("properties") or {})
     mute = {name for name, item in properties.items() if isinstance(item, dict) and cast("Node", item).get("readOnly")}
     schema["required"] = [name for name in cast("list[Any]", schema["required"]) if name not in mute]

@@ -1,7 +1,7 @@
-"""Where a service is: the operator's word, or else what its document says, which counts for less.
+"""Address of a service: the operator's setting, or else the document's own, which is trusted less.
 
 An address the operator gives may be anything, private networks included. One that only the document gives must be
-https, or on this machine: else whoever wrote the document decides what is sent in the clear, and to whom.
+https, or on this machine: else the author of the document decides over the secrets sent in the clear, and their target.
 """
 
 from __future__ import annotations

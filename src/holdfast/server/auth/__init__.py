@@ -1,1 +1,1 @@
-"""How a request proves who it comes from: tokens of an identity provider, API keys, and a shortcut for development."""
+"""Authentication of requests: tokens of an identity provider, API keys, and a shortcut for development."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from holdfast.server.access.identity import API_KEY, Identity
 from holdfast.server.auth.keyring import Keyring
 from holdfast.server.auth.refusals import unfit
-from holdfast.server.identity import API_KEY, Identity
 
 
 class ApiKeyAuthenticator:
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
+
+    def needs_lookup(self, text: str) -> bool:
+        return self._keyring.needs_lookup(text)
 
     async def authenticate(self, text: str) -> Identity:
         key = await self._keyring.recognise(text)

@@ -1,13 +1,13 @@
-"""Capabilities: what somebody may do, as words of segments, and where they come from.
+"""Capabilities: rights as words of segments, and their sources.
 
-A grant may hold wildcards, a definition names plain words. Segments stand between colons:
+A grant may hold wildcards, a definition names plain words. Segments are separated by colons:
 
 - `*` in the middle stands for exactly one segment: `orders:*:execute` covers `orders:approve:execute`;
 - `*` at the end stands for one segment or more: `orders:*` covers `orders:approve` and `orders:approve:execute`,
   not `orders`;
 - `*` alone covers everything; within a segment it is a plain character.
 
-The engine compares plain words. So whoever calls it asks first which of the words that a definition names are covered:
+The engine compares plain words. So its caller first selects the words of a definition that are covered:
 `granted(identity, named)`.
 """
 
@@ -17,27 +17,27 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from holdfast.errors import HoldfastError
+from holdfast.server.access.identity import Identity
 from holdfast.server.auth.naming import are_words
-from holdfast.server.identity import Identity
 
 ANY: Final = "*"
 
 
 class Resolver(Protocol):
-    """Says what somebody may do who has just been authenticated."""
+    """Source of capabilities for an authenticated identity."""
 
     async def resolve(self, identity: Identity) -> frozenset[str]: ...
 
 
 class FromClaims:
-    """What the token or the key says."""
+    """Capabilities of the token or the key."""
 
     async def resolve(self, identity: Identity) -> frozenset[str]:
         return identity.capabilities
 
 
 class RoleMap:
-    """What the token or the key says, and what the roles in it stand for."""
+    """Capabilities of the token or the key, and those of its roles."""
 
     def __init__(self, roles: Mapping[str, Iterable[str]]) -> None:
         for role, grants in roles.items():
@@ -54,7 +54,7 @@ class RoleMap:
 
 
 def granted(identity: Identity, named: Iterable[str]) -> tuple[str, ...]:
-    """Those of the named capabilities that this person has, as the engine wants them."""
+    """The named capabilities that this person has, in the form the engine wants."""
     return tuple(word for word in dict.fromkeys(named) if covers(identity.capabilities, word))
 
 

@@ -1,4 +1,4 @@
-"""A resolver of capabilities by Cedar policies: whether somebody may `use` a capability is what they decide.
+"""Resolver of capabilities by Cedar policies: they decide whether a person may `use` a capability.
 
 Needs the extra `holdfast[cedar]`. The principal is `Person::"<tenant>/<subject>"` with `tenant`, `subject`,
 `partition`, `roles`, `scopes` and the `capabilities` of its token; its parents are `Tenant::"<tenant>"` and
@@ -9,23 +9,23 @@ that one might have forbidden it.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import quote
 
 from holdfast.errors import HoldfastError
-from holdfast.server.identity import Identity
+from holdfast.logs import logger
+from holdfast.server.access.identity import Identity
 
-log = logging.getLogger("holdfast.auth")
+log = logger("holdfast.auth")
 
 
 _USE: Final = {"type": "Action", "id": "use"}
 
 
 class CedarPolicies:
-    """`capabilities` are the words that definitions name: which of them somebody has is asked once per request."""
+    """Capabilities by Cedar. `capabilities` are the words that definitions name: each is decided once per request."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class CedarPolicies:
             ) from None
 
     async def resolve(self, identity: Identity) -> frozenset[str]:
-        """Whatever the policies permit to use; with no names to ask about, those of the token."""
+        """The permitted capabilities; with no names to decide on, those of the token."""
         if not self._names:
             return identity.capabilities
         answers = self._decide(identity)

@@ -1,6 +1,6 @@
-"""The authenticators in a row: what a request carries decides which one is asked, and no other is asked after it.
+"""Chain of authenticators: the credentials of a request select one, and no other is tried after it.
 
-A request has one proof or none. Whatever comes with a wrong proof is refused: it never falls back to a weaker one.
+A request has one proof or none. A request with a wrong proof is refused: it never falls back to a weaker one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Protocol
 import msgspec
 from starlette.requests import Request
 
+from holdfast.errors import Unauthenticated
+from holdfast.server.access.identity import Identity
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
 from holdfast.server.auth.capabilities import FromClaims, Resolver, RoleMap
 from holdfast.server.auth.development import Development
@@ -19,8 +21,7 @@ from holdfast.server.auth.jwt import JwtAuthenticator
 from holdfast.server.auth.keyring import Keyring, is_key
 from holdfast.server.auth.refusals import ambiguous, missing, unfit
 from holdfast.server.auth.settings import AuthSettings
-from holdfast.server.identity import Identity
-from holdfast.store.standing import StandingSession
+from holdfast.store.pg.reconnecting import StandingSession
 
 API_KEY_HEADER = "x-api-key"
 
@@ -31,14 +32,18 @@ class TextAuthenticator(Protocol):
     async def authenticate(self, text: str) -> Identity: ...
 
 
+class KeyAuthenticator(TextAuthenticator, Protocol):
+    def needs_lookup(self, text: str) -> bool: ...
+
+
 class Chain:
-    """What the server asks who is calling; a part that is None is switched off."""
+    """Authenticator of the server; a part that is None is switched off."""
 
     def __init__(
         self,
         *,
         jwt: TextAuthenticator | None = None,
-        api_keys: TextAuthenticator | None = None,
+        api_keys: KeyAuthenticator | None = None,
         development: Development | None = None,
         resolver: Resolver | None = None,
     ) -> None:
@@ -50,6 +55,14 @@ class Chain:
     async def __call__(self, request: Request) -> Identity:
         identity = await self._identify(request)
         return msgspec.structs.replace(identity, capabilities=await self._resolver.resolve(identity))
+
+    def needs_lookup(self, request: Request) -> bool:
+        """Check whether the request carries a key that was not found good before."""
+        try:
+            text = credentials(request)
+        except Unauthenticated:
+            return False
+        return text is not None and is_key(text) and self._api_keys is not None and self._api_keys.needs_lookup(text)
 
     async def _identify(self, request: Request) -> Identity:
         text = credentials(request)

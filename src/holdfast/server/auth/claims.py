@@ -1,14 +1,16 @@
-"""From the claims of a verified token to an identity. A claim of the wrong form is refused, never read as absent."""
+"""Conversion of a verified token's claims to an identity. A claim of the wrong form is refused, never read as
+absent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from holdfast.server.access.identity import JWT, Identity
 from holdfast.server.auth import naming
 from holdfast.server.auth.jwt_settings import JwtSettings
 from holdfast.server.auth.refusals import unfit
-from holdfast.server.identity import JWT, Identity
 
 _ABSENT: Final = None
 NO_SCOPE: Final = frozenset({"none"})  # not empty: that would mean those of the roles
@@ -60,7 +62,7 @@ def _words(claims: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _find(claims: Mapping[str, Any], name: str) -> Any:
-    """As it stands, since names of claims may be addresses with dots; else along the dots."""
+    """Find a claim by its full name, since names may be addresses with dots; else along the dots."""
     if not name:
         return _ABSENT
     if name in claims:

@@ -1,13 +1,12 @@
-"""An identity on the caller's word, for development: headers say who it is, and nothing is checked.
+"""Development identity: headers name the caller, and no proof is checked.
 
 It needs three things at once: it is switched on, the server listens on loopback only, and the request comes from
-loopback. What a proxy passed on is refused, since anybody may be behind it, and so is what a page of another origin in
-the developer's own browser could send: its Host, Origin and Sec-Fetch-Site headers give it away.
+loopback. A request through a proxy is refused, since any client may be behind it, and so is one that a page of another
+origin in the developer's own browser could send: its Host, Origin and Sec-Fetch-Site headers give it away.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -17,12 +16,13 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from holdfast.errors import HoldfastError, Unauthenticated
+from holdfast.logs import logger
+from holdfast.loopback import is_loopback
+from holdfast.server.access.identity import DEVELOPMENT, Identity
 from holdfast.server.auth import naming
-from holdfast.server.auth.loopback import is_loopback
 from holdfast.server.auth.refusals import REALM
-from holdfast.server.identity import DEVELOPMENT, Identity
 
-log = logging.getLogger("holdfast.auth")
+log = logger("holdfast.auth")
 
 TENANT: Final = "x-holdfast-tenant"
 SUBJECT: Final = "x-holdfast-subject"
@@ -32,12 +32,16 @@ CAPABILITIES: Final = "x-holdfast-capabilities"
 SUBJECT_OTHERWISE: Final = "developer"
 BETWEEN_WARNINGS: Final = 60.0
 _NAMES: Final = frozenset({TENANT, SUBJECT, PARTITION, ROLES, CAPABILITIES})
-_OF_PROXIES: Final = ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+_OF_PROXIES: Final = frozenset({"forwarded", "via", "x-real-ip"})
+_PREFIX_OF_PROXIES: Final = "x-forwarded"  # whatever follows: proxies make up names of their own
+_MORE_THAN_A_HOST: Final = frozenset("@/?#\\")
 _OWN_SITES: Final = (None, "none", "same-origin", "same-site")
 
 
 class Development:
-    """`listen_host` is the address the server is told to listen on: not even a switch opens it beyond loopback."""
+    """Authenticator for development. `listen_host` is the server's own address: not even a switch opens it beyond
+    loopback.
+    """
 
     def __init__(
         self, listen_host: str, *, tenant: str = "default", clock: Callable[[], float] = time.monotonic
@@ -77,9 +81,9 @@ class Development:
     def _check_way(self, request: Request) -> None:
         if request.client is None or not is_loopback(request.client.host):
             raise _refused("the request does not come from this machine")
-        if any(name in request.headers for name in _OF_PROXIES):
+        if any(_is_of_a_proxy(name) for name in request.headers):
             raise _refused("the request came through a proxy")
-        if not is_loopback(_host(f"//{request.headers.get('host', '')}")):
+        if not is_loopback(_host_of(request.headers.get("host", ""))):
             raise _refused("the request was sent to another name than localhost")
         if _is_from_elsewhere(request.headers):
             raise _refused("the request was sent by a page of another origin")
@@ -105,9 +109,24 @@ def _is_from_elsewhere(headers: Headers) -> bool:
     return headers.get("sec-fetch-site") not in _OWN_SITES
 
 
+def _is_of_a_proxy(header: str) -> bool:
+    """Recognise a header of a proxy. Underscores count as hyphens, as they do where headers become variables."""
+    name = header.replace("_", "-")
+    return name in _OF_PROXIES or name.startswith(_PREFIX_OF_PROXIES)
+
+
+def _host_of(header: str) -> str:
+    """The host of a Host header; empty if it holds more than a host and a port."""
+    return "" if _MORE_THAN_A_HOST & set(header) else _host(f"//{header}")
+
+
 def _host(address: str) -> str:
+    """The host of an address; empty if it has a user part: no client sends one, and the text before the `@` may
+    deceive.
+    """
     try:
-        return urlsplit(address).hostname or ""
+        parts = urlsplit(address)
+        return "" if "@" in parts.netloc else parts.hostname or ""
     except ValueError:
         return ""
 
@@ -128,7 +147,7 @@ def _check_names(identity: Identity) -> None:
         raise Unauthenticated(
             f"The header X-Holdfast-{wrong[0]} does not hold what it must.",
             code="DEVELOPMENT_INVALID",
-            hint="See docs/authentication.md for what names may be.",
+            hint="See `holdfast docs authentication` for what names may be.",
             challenge=REALM,
         )
 

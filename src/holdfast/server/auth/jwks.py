@@ -1,14 +1,13 @@
-"""The keys of an issuer, fetched from its address and kept.
+"""Key set of an issuer, fetched from its address and cached.
 
-They are fetched again when they have become old, and when a token names a key that is not among them; the latter at
-most once a minute, or strangers could make us call the issuer as often as they like. An issuer that does not answer
-leaves what was known in use for a day.
+It is fetched again when it is old, and when a token names a key that is not in it; the latter at most once a minute, or
+strangers could make us call the issuer as often as they like. When an issuer does not answer, the last key set stays in
+use for a day.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,15 +17,16 @@ import msgspec
 from jwt import PyJWK
 
 from holdfast.errors import Unavailable
+from holdfast.logs import logger
 from holdfast.server.auth.key_set import KeySet
 from holdfast.version import __version__
 
-log = logging.getLogger("holdfast.auth")
+log = logger("holdfast.auth")
 
 FRESH: Final = 600.0  # seconds until the document is fetched again
 STALE: Final = 86_400.0  # seconds for which old keys still count while the issuer does not answer
 BETWEEN: Final = 60.0  # seconds between two fetches that tokens ask for
-BETWEEN_FAILURES: Final = 5.0  # seconds for which nobody asks an issuer that has never answered
+BETWEEN_FAILURES: Final = 5.0  # seconds between fetches from an issuer that has never answered
 TIMEOUT: Final = 5.0
 MOST_BYTES: Final = 512 * 1024
 
@@ -54,7 +54,7 @@ class Jwks:
         return await self._again(BETWEEN if self._keys is not None else BETWEEN_FAILURES)
 
     async def _again(self, pause: float) -> KeySet:
-        """Whoever waits for a fetch under way does not begin another."""
+        """Fetch again, or wait for the fetch under way."""
         async with self._lock:
             if self._may_try(pause):
                 self._tried_at = self._clock()

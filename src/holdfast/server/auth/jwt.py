@@ -1,7 +1,7 @@
 """Tokens of identity providers: a signature by a key of the issuer, under an algorithm that was chosen here.
 
-What the token says about its own verification counts for two lookups only: its issuer among those that are configured,
-and its key among those of that issuer. Addresses and keys in its header (`jku`, `x5u`, `jwk`) are never looked at.
+The token's own words about its verification count for two lookups only: its issuer among those that are configured, and
+its key among those of that issuer. Addresses and keys in its header (`jku`, `x5u`, `jwk`) are never looked at.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from jwt.exceptions import ExpiredSignatureError, ImmatureSignatureError, Invali
 from jwt.types import Options
 
 from holdfast.errors import HoldfastError
+from holdfast.server.access.identity import Identity
 from holdfast.server.auth.claims import identity_from
 from holdfast.server.auth.jwks import FixedKeys, Jwks
 from holdfast.server.auth.jwt_settings import RSA, SHORTEST_RSA, JwtSettings
 from holdfast.server.auth.key_set import KeySet
 from holdfast.server.auth.refusals import unfit
-from holdfast.server.identity import Identity
 
 MOST_BYTES: Final = 16 * 1024
 _LONGEST_KID: Final = 300
@@ -124,7 +124,7 @@ def _keys_of(settings: JwtSettings) -> Keys:
 
 
 class _OneKey:
-    """A public key in PEM, or a shared secret; whatever the token calls it."""
+    """A public key in PEM, or a shared secret; the key id of the token does not matter."""
 
     def __init__(self, settings: JwtSettings) -> None:
         try:

@@ -1,7 +1,7 @@
-"""How the tokens of one issuer are checked: where its keys are, which algorithms count, which claims say what.
+"""Settings for the tokens of one issuer: the place of its keys, the allowed algorithms, the names of claims.
 
 One family of algorithms per issuer, fixed here and never taken from the token: a shared secret and a public key are not
-interchangeable, and a token that could choose would be signed with what everybody can read.
+interchangeable, and a token that could choose would be signed with a key that is public.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.server.auth.loopback import is_loopback
+from holdfast.loopback import is_loopback
 
 RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 ELLIPTIC: Final = frozenset({"ES256", "ES384", "ES512"})

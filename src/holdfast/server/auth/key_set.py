@@ -55,7 +55,7 @@ def _entries(document: Any) -> list[Mapping[str, Any]]:
 
 
 def _purposes(entry: Mapping[str, Any]) -> frozenset[str]:
-    """The algorithms this key may verify, by what it is and by what its owner says it is for."""
+    """The algorithms this key may verify, by its type and by its owner's restrictions."""
     if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]):
         return frozenset()
     match entry.get("kty"):

@@ -1,7 +1,7 @@
-"""API keys for programs: made, listed, replaced, ended, and recognised when one is shown.
+"""API keys for programs: issue, list, rotate, revoke, recognise.
 
 A key is `hf_<prefix>_<secret>`. The prefix is public and finds the row; of the secret, 256 random bits, only the
-SHA-256 is stored: with that much chance in it nobody guesses, so a slow hash would protect nothing and cost every
+SHA-256 is stored: with that much entropy guessing is hopeless, so a slow hash would protect nothing and cost every
 request.
 
 No answer tells a key that exists from one that does not: both are one look-up and one comparison in constant time. Keys
@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.moments import seconds
+from holdfast.core.model.timestamps import seconds
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.server.auth import naming
 from holdfast.store.api_keys import (
@@ -35,7 +35,7 @@ from holdfast.store.api_keys import (
     revoke_api_key,
     rotate_api_key,
 )
-from holdfast.store.session import Session
+from holdfast.store.pg.session import Session
 
 MARK: Final = "hf_"
 SCOPES: Final = ("read", "start", "act", "publish", "operate")
@@ -55,7 +55,7 @@ _NO_DIGEST: Final = bytes(32)
 
 
 class IssuedKey(msgspec.Struct, frozen=True):
-    """A new key and its text, which is told this once and never again."""
+    """A new key and its text, which is shown this once and never again."""
 
     key: ApiKey
     text: str
@@ -104,7 +104,7 @@ class Keyring:
     ) -> IssuedKey:
         new = NewKey(org, name, subject, partition, roles, capabilities, scopes, by, _microseconds(lifetime, 1))
         _check(new)
-        while True:  # until a prefix is drawn that nobody has: the first
+        while True:  # until a free prefix is drawn: the first
             drawn = _draw()
             stored = await insert_api_key(self._session, drawn.prefix, drawn.digest, new)
             if stored is not None and stored.digest == drawn.digest:
@@ -165,10 +165,17 @@ class Keyring:
             hint="Rotate that one, or create a new key.",
         )
 
-    # --- for whoever is shown one ------------------------------------------------------------------------------------
+    # --- recognition -------------------------------------------------------------------------------------------------
+
+    def needs_lookup(self, text: str) -> bool:
+        """Check whether this key has to be looked up in the database.
+
+        A key that was found good is looked up once a second at most, so it does not count.
+        """
+        return _FORM.fullmatch(text) is not None and sha256(text.encode()).digest() not in self._good
 
     async def recognise(self, text: str) -> ApiKey | None:
-        """The key that was shown; None when it is none, unknown, wrong, revoked or expired: no difference is told."""
+        """Find the key; None when it is none, unknown, wrong, revoked or expired, without a difference."""
         form = _FORM.fullmatch(text)
         if form is None:
             return None
@@ -204,7 +211,7 @@ class Keyring:
 
 
 def is_key(text: str) -> bool:
-    """Whether somebody meant this to be an API key."""
+    """Check for the mark of an API key."""
     return text.startswith(MARK)
 
 

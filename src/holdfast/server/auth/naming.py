@@ -1,7 +1,7 @@
-"""Names that may become part of an identity: they end in rows, keys and the audit trail, so each has its form.
+"""Forms of the names in an identity: they end in rows, keys and the audit trail.
 
-Names that begin with an underscore are the engine's own organisations, and `system` is the actor of what the engine
-does by itself: nobody can come in under either.
+Names that begin with an underscore are the engine's own organisations, and `system` is the actor of the engine's own
+changes: no caller can have either.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def split_words(text: str) -> tuple[str, ...]:
 def check_name(fits: bool, what: str, rule: str) -> None:
     if not fits:
         raise Refused(
-            f"The {what} {rule}.", code="NAME_INVALID", hint="See docs/authentication.md for what names may be."
+            f"The {what} {rule}.", code="NAME_INVALID", hint="See `holdfast docs authentication` for what names may be."
         )
 
 

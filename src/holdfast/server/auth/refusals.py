@@ -1,4 +1,4 @@
-"""What a caller is told who could not be believed: enough to mend the request, nothing of what it held."""
+"""Refusals of credentials: enough to mend the request, nothing of its content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REALM: Final = 'Bearer realm="holdfast"'
 
 
 def missing() -> Unauthenticated:
-    """Without credentials the challenge names no error: nothing was wrong, something was absent."""
+    """The refusal of a request without credentials; its challenge names no error, since nothing was wrong."""
     return Unauthenticated(
         "The request carries no credentials.",
         code="CREDENTIALS_MISSING",

@@ -39,6 +39,6 @@ def _invalid(place: str, problem: str) -> HoldfastError:
     return HoldfastError(
         f"The resolver {place!r} {problem}.",
         code="SETTING_INVALID",
-        hint="Write module:attribute of an object with `async def resolve(identity)`; see docs/capabilities.md.",
+        hint="Write module:attribute of an object with `async def resolve`; see `holdfast docs capabilities`.",
         variable=VARIABLE,
     )

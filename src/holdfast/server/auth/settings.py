@@ -1,4 +1,4 @@
-"""Which proofs a server accepts, as the application writes it or as the environment says it."""
+"""Settings of authentication: the accepted proofs, from the application or the environment."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def _issuer(source: Mapping[str, str]) -> tuple[JwtSettings, ...]:
             case "issuer" | "jwks_url" | "key" | "scope_prefix":
                 fields[name] = text
             case _:
-                raise _invalid(f"{_JWT}{name.upper()}", "is not known", "docs/authentication.md lists those there are.")
+                raise _invalid(
+                    f"{_JWT}{name.upper()}", "is not known", "`holdfast docs authentication` lists those there are."
+                )
     return (JwtSettings(**fields),)
 
 

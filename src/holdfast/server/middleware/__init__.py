@@ -1,1 +1,1 @@
-"""What surrounds every request: its name, its trace, its size."""
+"""Middleware of every request: its name, its trace, its size."""

@@ -1,6 +1,6 @@
-"""The name of a request: taken from X-Request-Id or made, in its answer, its problem and every line it logs.
+"""Name of a request: from X-Request-Id or generated, in its answer, its problem and every line it logs.
 
-This is the outermost thing that knows a request, so it is also where a failure nobody expected ends.
+This is the outermost layer that knows a request, so an unexpected failure ends here, too.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Final
 
 from opentelemetry import context as propagated
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.server.problems import problem
+from holdfast.logs import logger
+from holdfast.server.http.problems import problem
 
 HEADER: Final = b"x-request-id"
 _FIT: Final = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
@@ -27,8 +28,8 @@ _CORRELATION: Final = re.compile(r"[!-~]{1,128}")
 _W3C: Final = TraceContextTextMapPropagator()
 _current: ContextVar[str | None] = ContextVar("holdfast_request_id", default=None)
 
-log = logging.getLogger("holdfast.server")
-access = logging.getLogger("holdfast.access")
+log = logger("holdfast.server")
+access = logger("holdfast.access")
 
 
 def current_request_id() -> str | None:
@@ -37,7 +38,7 @@ def current_request_id() -> str | None:
 
 
 def correlation_id(request: Request) -> str | None:
-    """What the caller calls the whole that this request is part of; else the request itself."""
+    """The caller's own name for the larger unit of this request; else the request's name."""
     given = request.headers.get("x-correlation-id", "")
     return given if _CORRELATION.fullmatch(given) else current_request_id()
 
@@ -74,6 +75,8 @@ class RequestContext:
     async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            return  # in the middle of its request: the client is gone
         except Exception as failure:
             log.exception("A request failed in a way nobody expected", extra={"request_id": answer.request_id})
             if answer.status:
@@ -82,7 +85,7 @@ class RequestContext:
 
 
 class _Answer:
-    """Passes on what is sent, with the name of the request among the headers."""
+    """Sender that adds the name of the request to the headers."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send

@@ -1,7 +1,7 @@
-"""How large a request may be. What it says about itself is refused at once, what it does not say is counted.
+"""Size limits of requests: a declared size is refused at once, an undeclared one is counted.
 
 Most clients read an answer only after they have sent all of the body, and lose it when the connection closes before.
-So a little of what is too much is read and thrown away first: bounded in bytes and in time.
+So a little of the excess is read and thrown away first: bounded in bytes and in time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
-from holdfast.server.problems import problem
-from holdfast.server.refusals import AmbiguousLength, BodyTooLarge, HeadersTooLarge, Invalid, TargetTooLong
+from holdfast.server.http.problems import problem
+from holdfast.server.http.refusals import AmbiguousLength, BodyTooLarge, HeadersTooLarge, Invalid, TargetTooLong
 from holdfast.server.settings import ServerSettings
 
 MOST_DISCARDED: Final = 16 * 1024 * 1024
@@ -91,7 +91,7 @@ def _check_length(value: bytes, most: int) -> None:
 
 
 def _check_unambiguous(scope: Scope) -> None:
-    """Whoever stands before this server may have believed the other one, and seen another request behind this."""
+    """Refuse two lengths: a proxy may have believed the other one, and seen another request behind this."""
     if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
         raise AmbiguousLength(hint="Send Content-Length or Transfer-Encoding, not both.")
 

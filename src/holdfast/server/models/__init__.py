@@ -1,1 +1,1 @@
-"""What goes over the wire, one file per noun."""
+"""Models of the wire, one file per noun."""

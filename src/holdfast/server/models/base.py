@@ -1,4 +1,4 @@
-"""What all models share: strict where JSON Schema is strict, so that the published schema says what is accepted."""
+"""Base of all models: strict where JSON Schema is strict, so that the published schema matches the accepted input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def take_flag(value: Any) -> Any:
 
 
 def take_whole(value: Any) -> Any:
-    """JSON has one kind of number: 7.0 is 7."""
+    """Read 7.0 as 7: JSON has one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""What was given up on."""
+"""Models of dead letters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from holdfast.runtime.dead_letters import Resolved
+from holdfast.runtime.ops.dead_letters import Resolved
 from holdfast.server.models.base import LetterInputs, Model, Moment, Wish, Words
 
 
@@ -16,6 +16,8 @@ class DeadLetterView(Model):
 
     id: UUID
     instance_id: UUID
+    flow: str
+    step: str | None
     source: str
     reason: str
     envelope: Any

@@ -1,4 +1,4 @@
-"""Published flows, and what is wrong with one that cannot be published."""
+"""Models of published flows, and of the findings about one that cannot be published."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class DefinitionDocument(DefinitionVersion):
 
 
 class DefinitionGraph(Model):
-    """The graph that runs: nodes and edges as plain data, in the format of docs/graph.md."""
+    """The graph that runs: nodes and edges as plain data, in the format that `holdfast docs graph` describes."""
 
     name: str
     version: int

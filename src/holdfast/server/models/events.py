@@ -1,4 +1,4 @@
-"""Events for whoever waits with a key."""
+"""Models of events by key."""
 
 from __future__ import annotations
 

@@ -75,6 +75,10 @@ class StepView(Model):
     run: int
     status: str
     outcome: str | None
+    failed: bool = Field(description="The step itself failed, whatever was done about it since.")
+    undo: Literal["running", "done", "failed"] | None = Field(
+        description="What became of taking it back. `failed`: it was done, and could not be taken back."
+    )
     cause: str
     attempts: int
     input: Any
@@ -114,6 +118,8 @@ class EntryView(Model):
     name: str
     token: str | None
     status: str | None
+    failed: bool | None = Field(description="Of a step: it failed itself, whatever was done about it since.")
+    undo: Literal["running", "done", "failed"] | None = Field(description="Of a step: what became of taking it back.")
     actor: str | None
     attempts: int | None
     detail: Any
@@ -168,6 +174,7 @@ class SendSignal(Wish):
     node: Name | None = None
     token: Name | None = None
     at: Moment | None = Field(default=None, description="Keep it until then instead of sending it at once.")
+    early: bool = Field(default=True, description="false: refuse it where no step waits for it now.")
 
 
 class Why(Wish):

@@ -17,6 +17,7 @@ class WorkerView(Model):
     handlers: list[str]
     operations: list[str]
     queues: list[str]
+    apps: list[str]
     started_at: Moment
     lease_until: Moment
     stopped_at: Moment | None

@@ -1,7 +1,7 @@
-"""What stops an instance, holds it, or sets it in motion again.
+"""Control of an instance: stop it, hold it, or set it in motion again.
 
-Each of these asks for a state: with an Idempotency-Key, a repeat that finds the instance in that state answers it as it
-is, instead of complaining that there is nothing left to do. A resume may lead anywhere, so there the key is the id of
+Each route asks for a state: with an Idempotency-Key, a repeat that finds the instance in that state answers with it,
+instead of complaining that there is nothing left to do. A resume may lead anywhere, so there the key is the id of
 its signal.
 """
 
@@ -14,17 +14,17 @@ from uuid import UUID
 from fastapi import Request, Response
 
 from holdfast.errors import Conflict
-from holdfast.runtime.dead_letters import LetterFilter
-from holdfast.server.callers import check_may_cancel
-from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
-from holdfast.server.etags import expected_version
-from holdfast.server.idempotency import IdempotencyKey, signal_id
+from holdfast.runtime.ops.dead_letters import LetterFilter
+from holdfast.server.access.rights import check_may_cancel
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, Sight
+from holdfast.server.http.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
+from holdfast.server.http.etags import expected_version
+from holdfast.server.http.idempotency import IdempotencyKey, signal_id
 from holdfast.server.models.dead_letters import Resolution
 from holdfast.server.models.instances import InstanceView, RequeueLetters, Rerun, Why
 from holdfast.server.routes.instances import ETAG, shown
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight, Sight
-from holdfast.store.reads import Instance
+from holdfast.store.reads.instances import Instance
 
 router = api_router("instances")
 

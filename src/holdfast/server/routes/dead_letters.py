@@ -1,4 +1,4 @@
-"""Dead letters: look at them, put them back, let them go. They hold whatever was sent, so they are for operators."""
+"""Dead letters: list, requeue, discard. They hold payloads of all kinds, so they are for operators."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from uuid import UUID
 from fastapi import HTTPException, Query
 
 from holdfast.errors import Conflict
-from holdfast.server.contract import CHANGES, api_router
-from holdfast.server.identity import CurrentIdentity
-from holdfast.server.models.base import Listed, Name
+from holdfast.runtime.ops.dead_letters import LetterFilter
+from holdfast.server.access.identity import CurrentIdentity
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.tenants import TenantEngine
+from holdfast.server.http.contract import CHANGES, api_router
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, cut
+from holdfast.server.models.base import Listed, Moment, Name
 from holdfast.server.models.dead_letters import DeadLetterView, Requeue, RequeueMany, Resolution
 from holdfast.server.models.instances import Why
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.tenants import TenantEngine
 from holdfast.store.dead_letters import DeadLetter
 
 router = api_router("dead-letters")
@@ -26,27 +27,28 @@ router = api_router("dead-letters")
 async def list_dead_letters(
     engine: TenantEngine,
     instance: Annotated[UUID | None, Query(description="Only of this instance.")] = None,
-    reason: Annotated[Name | None, Query(description="Only with this reason.")] = None,
+    with_reason: Annotated[Name | None, Query(description="Only with this reason.")] = None,
     source: Annotated[Name | None, Query(description="Only of this source: signal, work, effect …")] = None,
+    flow: Annotated[Name | None, Query(description="Only of instances of this flow.")] = None,
+    step: Annotated[Name | None, Query(description="Only about this step.")] = None,
+    error: Annotated[Name | None, Query(description="Only with this code of an error.")] = None,
+    since: Annotated[Moment | None, Query(description="Only what was given up on then or later.")] = None,
     after: Annotated[UUID | None, Query(description="Instead of a cursor: the last letter of the page before.")] = None,
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[DeadLetterView]:
-    """Open dead letters, newest first."""
-    listing = Listing(engine.org, "dead letters", instance=instance, reason=reason, source=source)
-    found = await engine.dead_letters(
-        instance, reason=reason, source=source, after=listing.start(cursor, after), limit=limit + 1
-    )
-    shown = found[:limit]
-    return Listed(
-        items=[DeadLetterView.of(letter) for letter in shown],
-        next=listing.cursor(shown[-1].id if len(found) > limit else None),
-    )
+    """Open dead letters, newest first. A filtered page may be short although there are more: only `next` tells."""
+    asked = {"with_reason": with_reason, "source": source, "flow": flow, "step": step, "error": error, "since": since}
+    listing = Listing(engine.org, "dead letters", instance=instance, **asked)
+    filter = LetterFilter(instance, with_reason, source, flow, step, error, since)
+    page = await engine.find_dead_letters(filter, after=listing.start(cursor, after), limit=limit)
+    items, next = cut(page.items, page.next, lambda letter: letter.id)
+    return Listed(items=[DeadLetterView.of(letter) for letter in items], next=listing.cursor(next))
 
 
 @router.get("/requeue", include_in_schema=False, dependencies=[needs(Scope.OPERATE)])
 async def read_no_requeue() -> None:
-    """Else it would be taken for the letter of that name."""
+    """Answer 405: otherwise `requeue` would be taken for the id of a letter."""
     raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
 
 

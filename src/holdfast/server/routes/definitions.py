@@ -8,18 +8,22 @@ from typing import Annotated, Any, Final
 from fastapi import Path, Query, Request
 from fastapi.responses import PlainTextResponse
 
-from holdfast.compiler.graph import dump_graph
-from holdfast.compiler.printed import graph_of, mermaid_of
+from holdfast.doors.printed import mermaid_of
+from holdfast.doors.registry import media_types
+from holdfast.doors.source import JSON
+from holdfast.doors.steps.door import YAML
 from holdfast.errors import NotFound
-from holdfast.server.contract import CHANGES, api_router
-from holdfast.server.identity import CurrentIdentity
+from holdfast.graph.compiled import graph_of
+from holdfast.graph.model import dump_graph
+from holdfast.server.access.identity import CurrentIdentity
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.tenants import TenantEngine
+from holdfast.server.http.contract import CHANGES, api_router
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, shown_of
 from holdfast.server.models.base import Flag, Listed, Version
 from holdfast.server.models.definitions import DefinitionDocument, DefinitionGraph, DefinitionVersion, Publication
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.publications import JSON, YAML, publish_all, read_definitions
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.tenants import TenantEngine
-from holdfast.store.flows import SYSTEM, FlowDocument, FlowVersion, VersionPlace, place_of_version
+from holdfast.server.publications import publish_all, read_definitions
+from holdfast.store.reads.flows import SYSTEM, FlowDocument, FlowVersion, VersionPlace, place_of_version
 
 router = api_router("definitions")
 
@@ -44,12 +48,12 @@ workflows:
       - {from: ask, to: refused, event: rejected}
 """
 _BODY: Final[dict[str, Any]] = {
-    "x-reads": [JSON, *YAML],
+    "x-reads": [*media_types()],
     "requestBody": {
         "required": True,
         "content": {
             JSON: {
-                "schema": {"type": "object", "description": "A graph, as docs/graph.md describes it."},
+                "schema": {"type": "object", "description": "A graph, as `holdfast docs graph` describes it."},
                 "example": _GRAPH,
             },
             **{
@@ -83,7 +87,7 @@ async def publish_definitions(
     same version is refused.
     """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # In a thread: a large document takes seconds to read, and nobody else should wait for it.
+    # In a thread: a large document takes seconds to read, and other requests should not wait for it.
     definitions, warnings = await asyncio.to_thread(read_definitions, await request.body(), media, file)
     published = await publish_all(engine, definitions, by=identity.subject, dry_run=dry_run)
     return Publication(dry_run=dry_run, published=published, warnings=warnings)
@@ -96,10 +100,8 @@ async def list_definitions(
     """The newest version of every flow that can be started here, by name."""
     listing = Listing(engine.org, "definitions")
     found = await engine.page_flows(after=listing.position(cursor), limit=limit + 1)
-    page = found[:limit]
-    return Listed(
-        items=[_version(flow) for flow in page], next=listing.cursor(page[-1].name if len(found) > limit else None)
-    )
+    page, last = shown_of(found, limit)
+    return Listed(items=[_version(flow) for flow in page], next=listing.cursor(last and last.name))
 
 
 @router.get("/{name}", operation_id="get_newest_definition", dependencies=[needs(Scope.READ)])
@@ -119,10 +121,10 @@ async def list_definition_versions(
         raise NotFound(
             f"There is no flow {name!r}.", code="FLOW_UNKNOWN", hint="Publish it first, and check the organisation."
         )
-    page = found[:limit]
+    page, last = shown_of(found, limit)
     return Listed(
         items=[_version(flow) for flow in page],
-        next=listing.cursor_behind(place_of_version(page[-1]) if len(found) > limit else None),
+        next=listing.cursor_behind(last and place_of_version(last)),
     )
 
 

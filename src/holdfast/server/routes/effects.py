@@ -1,4 +1,4 @@
-"""Effects of all instances: what is outstanding, what was given up on, what was delivered."""
+"""Effects of all instances: pending, dead and delivered."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from uuid import UUID
 
 from fastapi import Query
 
-from holdfast.server.contract import CHANGES, api_router
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, Sight
+from holdfast.server.http.contract import CHANGES, api_router
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, cut
 from holdfast.server.models.base import Listed, Name
 from holdfast.server.models.effects import EffectStatus, EffectView
 from holdfast.server.models.instances import Why
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight, Sight
 from holdfast.store.effects import Effect
 
 router = api_router("effects")
@@ -36,8 +36,9 @@ async def list_effects(
     page = await sight.engine.list_effects(
         status=status, kind=kind, flow=flow, after=listing.start(cursor, after), limit=limit
     )
-    seen = await sight.effects(page.items)
-    return Listed(items=[_view(sight, effect) for effect in seen], next=listing.cursor(page.next))
+    items, next = cut(page.items, page.next, lambda effect: effect.id)
+    seen = await sight.effects(items)
+    return Listed(items=[_view(sight, effect) for effect in seen], next=listing.cursor(next))
 
 
 @router.get("/{effect_id}", operation_id="get_effect", dependencies=[needs(Scope.READ)])

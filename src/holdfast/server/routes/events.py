@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from holdfast.server.contract import CHANGES, api_router
-from holdfast.server.idempotency import IdempotencyKey, signal_id
-from holdfast.server.identity import CurrentIdentity
+from holdfast.server.access.identity import CurrentIdentity
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.tenants import TenantEngine
+from holdfast.server.http.contract import CHANGES, api_router
+from holdfast.server.http.idempotency import IdempotencyKey, signal_id
 from holdfast.server.models.events import SendEvent, SentEvent
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.tenants import TenantEngine
 
 router = api_router("events")
 

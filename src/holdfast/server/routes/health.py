@@ -1,9 +1,8 @@
-"""Is the process alive, and should it get requests? Asked by whatever runs the process; says nothing about tenants."""
+"""Liveness and readiness, for the supervisor of the process; no word about tenants."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import Literal
 
@@ -12,15 +11,18 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from holdfast.errors import HoldfastError
+from holdfast.logs import logger
 from holdfast.runtime.engine import Engine
-from holdfast.server.replies import reply
-from holdfast.store.migrate import current, latest
+from holdfast.server.http.problems import documented
+from holdfast.server.http.queries import StrictRoute
+from holdfast.server.http.replies import reply
+from holdfast.store.admin.schema import current, latest
 
 PATIENCE = 3.0
 KEPT = 1.0  # seconds one look counts for everybody who asks: probes must not become load
 
-log = logging.getLogger("holdfast.server")
-router = APIRouter(prefix="/health", tags=["health"])
+log = logger("holdfast.server")
+router = APIRouter(prefix="/health", tags=["health"], route_class=StrictRoute, responses=documented(422))
 
 
 class Alive(BaseModel):

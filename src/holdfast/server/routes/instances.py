@@ -9,16 +9,25 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from holdfast.errors import Refused
-from holdfast.server.contract import CHANGES, IF_MATCH, IF_NONE_MATCH, PREFIX, VERSIONED, api_router, if_version_matches
-from holdfast.server.etags import etag, expected_version, is_known
-from holdfast.server.idempotency import IdempotencyKey, signal_id
+from holdfast.runtime.reads.search import InstanceFilter
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, Sight
+from holdfast.server.http.contract import (
+    CHANGES,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    PREFIX,
+    VERSIONED,
+    api_router,
+    if_version_matches,
+)
+from holdfast.server.http.etags import etag, expected_version, is_known
+from holdfast.server.http.idempotency import IdempotencyKey, signal_id
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, cut
 from holdfast.server.middleware.request_context import correlation_id
 from holdfast.server.models.base import Key, Listed, Moment, Name
 from holdfast.server.models.instances import InstanceView, SendSignal, Start, Status
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight, Sight
-from holdfast.store.reads import Instance
+from holdfast.store.reads.instances import Instance
 
 router = api_router("instances")
 
@@ -37,7 +46,15 @@ async def list_instances(
     business_key: Annotated[Key | None, Query(description="Only with this business key.")] = None,
     subject: Annotated[Name | None, Query(description="Only what this person started.")] = None,
     parent: Annotated[UUID | None, Query(description="Only the sub-flows of this instance.")] = None,
+    error: Annotated[Name | None, Query(description="Only those whose last error has this code.")] = None,
+    with_reason: Annotated[Name | None, Query(description="Only those whose status has this reason.")] = None,
+    step: Annotated[
+        Name | None, Query(description="Only those that stand at this step, or whose last error came from it.")
+    ] = None,
     since: Annotated[Moment | None, Query(description="Only what was started then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only what was started before.")] = None,
+    ended_since: Annotated[Moment | None, Query(description="Only what ended then or later.")] = None,
+    ended_until: Annotated[Moment | None, Query(description="Only what ended before.")] = None,
     attribute: Annotated[
         list[Attribute] | None,
         Query(max_length=10, description="Only with this attribute, as name=value; all of several must fit."),
@@ -45,25 +62,22 @@ async def list_instances(
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[InstanceView]:
-    """Instances, newest first. Those the caller may not see are left out, so a page may be short."""
-    listing = Listing(
-        sight.engine.org, "instances", flow=flow, status=status, key=key, business_key=business_key,
-        subject=subject, parent=parent, since=since, attribute=attribute and sorted(attribute),
+    """Instances, newest first; what failed, was cancelled or aborted in a period by its end, the last one first.
+
+    Those the caller may not see are left out, and a search looks at a bounded number: a page may be short although
+    there are more. Only `next` tells.
+    """
+    filter = InstanceFilter(
+        flow=flow, status=status, key=key, business_key=business_key, subject_id=subject,
+        attributes=_attributes(attribute), parent=parent, error=error, with_reason=with_reason, step=step, since=since,
+        until=until, ended_since=ended_since, ended_until=ended_until,
     )  # fmt: skip
-    page = await sight.engine.list(
-        flow=flow,
-        status=status,
-        key=key,
-        business_key=business_key,
-        subject_id=subject,
-        attributes=_attributes(attribute),
-        parent=parent,
-        since=since,
-        after=listing.position(cursor),
-        limit=limit,
-    )
-    seen = await sight.instances(page.items)
-    return Listed(items=[view(sight, one) for one in seen], next=listing.cursor(page.next))
+    asked = {**msgspec.structs.asdict(filter), "attributes": attribute and sorted(attribute)}
+    listing = Listing(sight.engine.org, "instances", **asked)
+    page = await sight.engine.find(filter, after=listing.position(cursor), limit=limit)
+    items, next = cut(page.items, page.next, lambda one: one.id)
+    seen = await sight.instances(items)
+    return Listed(items=[view(sight, one) for one in seen], next=listing.cursor(next))
 
 
 @router.post(
@@ -148,6 +162,7 @@ async def signal_instance(
             capabilities=await sight.acting_on(found),
             if_version=expected,
             only_waits=True,
+            early=wish.early,
         )
     return shown(sight, changed, response)
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import Query
 
-from holdfast.server.contract import api_router
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.tenants import TenantEngine
+from holdfast.server.http.contract import api_router
 from holdfast.server.models.base import Moment, Name, Version
 from holdfast.server.models.statistics import FlowStatisticsView, StatisticsView
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.tenants import TenantEngine
 
 router = api_router("statistics")
 

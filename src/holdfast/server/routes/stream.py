@@ -8,14 +8,14 @@ from uuid import UUID
 
 from fastapi import Header, Request
 
-from holdfast.server.contract import api_router
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, Sight
+from holdfast.server.http.contract import api_router
+from holdfast.server.http.sse import EventStream, event_id, follow, last_place
 from holdfast.server.models.instances import EventView
-from holdfast.server.scopes import Scope, needs
 from holdfast.server.settings import ServerSettings
-from holdfast.server.sight import CurrentSight, Sight
-from holdfast.server.sse import EventStream, event_id, follow, last_place
-from holdfast.store.reads import Instance
-from holdfast.store.trail import Place
+from holdfast.store.reads.instances import Instance
+from holdfast.store.reads.steps import Place
 
 router = api_router("instances")
 

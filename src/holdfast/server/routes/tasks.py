@@ -8,15 +8,15 @@ from uuid import UUID
 from fastapi import Query, Request, Response
 
 from holdfast.errors import Refused
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, Sight
 from holdfast.server.auth.capabilities import covers
-from holdfast.server.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
-from holdfast.server.etags import etag, expected_version
-from holdfast.server.idempotency import IdempotencyKey, signal_id
+from holdfast.server.http.contract import CHANGES, IF_MATCH, VERSIONED, api_router, if_version_matches
+from holdfast.server.http.etags import etag, expected_version
+from holdfast.server.http.idempotency import IdempotencyKey, signal_id
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, cut, shown_of
 from holdfast.server.models.base import Flag, Listed, Name
 from holdfast.server.models.tasks import Decide, Handing, TaskEventView, TaskStatus, TaskView
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight, Sight
 
 router = api_router("tasks")
 
@@ -58,15 +58,15 @@ async def list_tasks(
     if mine:
         return await _inbox(sight, listing, status, last, limit)
     found = await sight.engine.tasks(instance, role=role, assignee=assignee, status=status, after=last, limit=limit + 1)
-    page = found[:limit]
+    page, final = shown_of(found, limit)
     return Listed(
         items=[TaskView.of(task) for task in await sight.tasks(page)],
-        next=listing.cursor(page[-1].id if len(found) > limit else None),
+        next=listing.cursor(final and final.id),
     )
 
 
 async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str | None, limit: int) -> Listed[TaskView]:
-    """In the caller's hands, for a role of theirs, or theirs to act on; and of their partition."""
+    """The caller's inbox: their tasks, those of their roles, those they may act on; within their partition."""
     caller = sight.identity
     found = await sight.engine.inbox(
         caller.subject,
@@ -76,7 +76,8 @@ async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str |
         after=last,
         limit=limit,
     )
-    return Listed(items=[TaskView.of(task) for task in await sight.tasks(found.items)], next=listing.cursor(found.next))
+    items, next = cut(found.items, found.next, lambda task: task.id)
+    return Listed(items=[TaskView.of(task) for task in await sight.tasks(items)], next=listing.cursor(next))
 
 
 @router.get("/{task_id}", operation_id="get_task", dependencies=[needs(Scope.READ)])
@@ -93,10 +94,10 @@ async def list_task_events(
     await sight.task(task_id)
     listing = Listing(sight.engine.org, "task events", task=task_id)
     found = await sight.engine.task_events(task_id, after=listing.place(cursor, int), limit=limit + 1)
-    shown = found[:limit]
+    shown, final = shown_of(found, limit)
     return Listed(
         items=[TaskEventView.of(event) for event in shown],
-        next=listing.cursor_behind(shown[-1].ordinal if len(found) > limit else None),
+        next=listing.cursor_behind(final and final.ordinal),
     )
 
 

@@ -1,20 +1,20 @@
-"""What an instance left behind: steps, events, the timeline, effects."""
+"""History of an instance: steps, events, the timeline, effects."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from holdfast.runtime.timeline import read_timeline
-from holdfast.server.contract import api_router
+from holdfast.runtime.reads.timeline import read_timeline
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight
+from holdfast.server.http.contract import api_router
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, shown_of
 from holdfast.server.models.base import Listed
 from holdfast.server.models.effects import EffectView
 from holdfast.server.models.instances import EntryView, EventView, StepView, Timeline
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
 from holdfast.server.routes.instances import view
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight
 from holdfast.store.effects import EffectPlace, place_of_effect
-from holdfast.store.trail import Place, place_of
+from holdfast.store.reads.steps import Place, place_of
 
 router = api_router("instances")
 
@@ -30,10 +30,10 @@ async def list_steps(
     tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "steps", instance=instance_id)
     found = await sight.engine.steps(instance_id, after=listing.place(cursor, Place), limit=limit + 1)
-    shown = found[:limit]
+    shown, last = shown_of(found, limit)
     return Listed(
         items=[StepView.of(sight.told(step, "error")) for step in shown if tells(step.name)],
-        next=listing.cursor_behind(place_of(shown[-1]) if len(found) > limit else None),
+        next=listing.cursor_behind(last and place_of(last)),
     )
 
 
@@ -45,10 +45,10 @@ async def list_events(
     tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "events", instance=instance_id)
     found = await sight.engine.events(instance_id, after=listing.place(cursor, Place), limit=limit + 1)
-    shown = found[:limit]
+    shown, last = shown_of(found, limit)
     return Listed(
         items=[EventView.of(sight.told(event, "detail")) for event in shown if tells(event.node)],
-        next=listing.cursor_behind(place_of(shown[-1]) if len(found) > limit else None),
+        next=listing.cursor_behind(last and place_of(last)),
     )
 
 
@@ -69,8 +69,8 @@ async def list_instance_effects(
     await sight.instance(instance_id)
     listing = Listing(sight.engine.org, "effects of one", instance=instance_id)
     found = await sight.engine.effects(instance_id, after=listing.place(cursor, EffectPlace), limit=limit + 1)
-    shown = found[:limit]
+    shown, last = shown_of(found, limit)
     return Listed(
         items=[EffectView.of(sight.told(effect, "error")) for effect in shown],
-        next=listing.cursor_behind(place_of_effect(shown[-1]) if len(found) > limit else None),
+        next=listing.cursor_behind(last and place_of_effect(last)),
     )

@@ -11,18 +11,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from holdfast.errors import NotFound
-from holdfast.runtime.steps.descriptor import Descriptor
-from holdfast.server.callers import descriptor_for
-from holdfast.server.contract import ALWAYS
-from holdfast.server.gate import GatedRoute
-from holdfast.server.identity import CurrentIdentity
-from holdfast.server.problems import documented
-from holdfast.server.replies import encoded
+from holdfast.runtime.people.descriptor import Descriptor
+from holdfast.server.access.identity import CurrentIdentity
+from holdfast.server.access.rights import descriptor_for
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, Sight
+from holdfast.server.http.contract import ALWAYS
+from holdfast.server.http.gate import GatedRoute
+from holdfast.server.http.problems import documented
+from holdfast.server.http.replies import encoded
+from holdfast.server.http.sse import EventStream, watching
 from holdfast.server.routes.ui_workflows import InstanceId
-from holdfast.server.scopes import Scope, needs
 from holdfast.server.settings import ServerSettings
-from holdfast.server.sight import CurrentSight, Sight
-from holdfast.server.sse import EventStream, watching
 from holdfast.server.workflows import OVER, instance_of
 
 router = APIRouter(prefix="/ui/workflows", tags=["workflows"], route_class=GatedRoute)
@@ -72,7 +72,7 @@ async def _changes(request: Request, sight: Sight, found: Descriptor, known: str
                 yield {"event": "workflow", "id": known, "data": encoded(instance_of(found)).decode()}
             if found.status in OVER or not await watch.rest(has_changed=has_changed):
                 return
-            with suppress(NotFound):  # whoever may not see it any more is told nothing more
+            with suppress(NotFound):  # a caller that may not see it any more gets no more events
                 found = await descriptor_for(sight, instance_id)
                 continue
             return

@@ -1,7 +1,7 @@
-"""Workflows for front ends: start one, advance it, look at it, cancel it, find it again.
+"""Workflows for front ends: start, advance, read, cancel, list.
 
 Start and advance answer when the chain of automatic steps has come to rest, which they would do without the request as
-well. Whoever does not want to wait, or waited in vain, gets 202 and the place to look at.
+well. A caller that does not wait, or waited in vain, gets 202 and the place to look at.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from uuid import UUID
 from fastapi import APIRouter, Body, Path, Query, Request
 from starlette.responses import Response
 
-from holdfast.core.signals import SYSTEM
-from holdfast.errors import Conflict, HoldfastError
+from holdfast.core.model.signals import SYSTEM
+from holdfast.errors import Conflict
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.steps.standing import Standing
-from holdfast.server.callers import acting_words, check_may_cancel, descriptor_for, starting_words
-from holdfast.server.contract import ALWAYS
-from holdfast.server.etags import as_precondition, etag, expected_version, is_known
-from holdfast.server.gate import GatedRoute
-from holdfast.server.idempotency import KeyHeader, signal_id
-from holdfast.server.identity import Identity
+from holdfast.runtime.people.standing import Standing
+from holdfast.server.access.identity import Identity
+from holdfast.server.access.rights import acting_words, check_may_cancel, descriptor_for, starting_words
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.visibility import CurrentSight, sight_of
+from holdfast.server.http.contract import ALWAYS
+from holdfast.server.http.etags import as_precondition, etag, expected_version, is_known
+from holdfast.server.http.gate import GatedRoute
+from holdfast.server.http.idempotency import KeyHeader, signal_id
+from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing
+from holdfast.server.http.preferences import Patience, Prefer, Wait, patience_of
+from holdfast.server.http.problems import documented
+from holdfast.server.http.replies import encoded, reply
 from holdfast.server.middleware.request_context import correlation_id
 from holdfast.server.models.base import Listed, Name
 from holdfast.server.models.workflows import (
@@ -32,12 +38,6 @@ from holdfast.server.models.workflows import (
     WorkflowInstance,
     WorkflowSummary,
 )
-from holdfast.server.pages import USUAL_ITEMS, Cursor, Limit, Listing
-from holdfast.server.preferences import Patience, Prefer, Wait, patience_of
-from holdfast.server.problems import documented
-from holdfast.server.replies import encoded, reply
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.sight import CurrentSight, sight_of
 from holdfast.server.workflows import changed
 
 router = APIRouter(prefix="/ui/workflows", tags=["workflows"], route_class=GatedRoute)
@@ -136,10 +136,10 @@ async def advance(
             if_version=expected,
             comment=wish.comment,
             partition=sight.partition,
+            sees_all=sight.operates,
         )
-    except HoldfastError as refusal:
-        await sight.instance(instance_id)  # whoever may not see it is not told why it refuses
-        raise (as_precondition(refusal, expected) if isinstance(refusal, Conflict) else refusal) from None
+    except Conflict as refusal:
+        raise as_precondition(refusal, expected) from None
     return _answer(request, found, patience, 200)
 
 
@@ -233,7 +233,7 @@ async def list_(
 
 
 def _answer(request: Request, found: Standing, patience: Patience, status: int) -> Response:
-    """What came of a change, which whoever made it may see: `status` once the automatic steps are done, else 202."""
+    """Answer a change that the caller may see: `status` once the automatic steps are done, else 202."""
     headers = {
         "ETag": etag(found.instance.version),
         "Location": _location(request, found.instance.id),
@@ -257,7 +257,7 @@ def _location(request: Request, instance_id: str) -> str:
 
 
 async def _was_cancelled_by(engine: Engine, instance_id: UUID, identity: Identity, reason: str | None) -> bool:
-    """Whether a repeated request finds its own work: cancelled by this person, for this reason."""
+    """Check whether a repeated request finds its own work: cancelled by this person, for this reason."""
     found = await engine.descriptor(instance_id, by=SYSTEM.id)
     last = found.history[-1] if found.history else None
     return last is not None and (last.event, last.actor, last.comment) == ("cancelled", identity.subject, reason)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.server.contract import api_router
+from holdfast.server.access.scopes import Scope, needs
+from holdfast.server.access.tenants import TenantEngine
+from holdfast.server.http.contract import api_router
 from holdfast.server.models.workers import WorkerList, WorkerView
-from holdfast.server.scopes import Scope, needs
-from holdfast.server.tenants import TenantEngine
 
 router = api_router("workers")
 

@@ -86,7 +86,7 @@ class Account:
         return Path(outcome.stdout) if outcome.returncode else None
 
     def may(self, test: str, path: Path) -> bool:
-        """`test` is a file test of the shell: `-r`, `-x` …"""
+        """Test file access as this account; `test` is a file test of the shell: `-r`, `-x` …"""
         return self.run(["/bin/sh", "-c", f'test {test} "$1"', "sh", path]).returncode == 0
 
 

@@ -46,7 +46,7 @@ def hba_conf() -> str:
 
 
 def ident_conf(account: Account) -> str:
-    """Whoever owns the data, and root, may be any role; no other user of the machine gets in, file modes aside."""
+    """Identity map: the owner of the data, and root, may be any role; other users of the machine have no access."""
     names = dict.fromkeys((account.name, "root"))
     return "".join(f'holdfast "{name}" all\n' for name in names)
 

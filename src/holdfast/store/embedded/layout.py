@@ -1,4 +1,4 @@
-"""What lies where in the directory of an embedded server, and how processes agree on it.
+"""Layout of an embedded server's directory, and the locks by which processes agree on it.
 
     <directory>/
       holdfast-embedded   the mark that the directory is ours, and the lock that start and stop take
@@ -107,6 +107,11 @@ def default_home() -> Path:
     return (Path(shared) if os.path.isabs(shared) else Path.home() / ".local" / "share") / "holdfast"
 
 
+def is_home_chosen() -> bool:
+    """Check whether the configuration names a place for the data."""
+    return Settings.from_environment().home is not None
+
+
 def existing_layout(directory: Path) -> Layout | None:
     """The layout of a directory that is ours, or None; changes nothing."""
     directory = directory.resolve()
@@ -133,7 +138,7 @@ def prepare_layout(directory: Path) -> Layout:
 
 
 def check_socket_directory(layout: Layout) -> None:
-    """Only a directory of the account that nobody else can enter may hold the socket: who connects is trusted."""
+    """Require a socket directory that belongs to the account and is closed to others: its clients are trusted."""
     layout.account.run(["/bin/mkdir", "-m", "700", layout.socket])
     try:
         found = layout.socket.lstat()

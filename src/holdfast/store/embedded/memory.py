@@ -1,4 +1,4 @@
-"""How much memory the embedded server may use for its buffers."""
+"""Size of the embedded server's buffers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 def buffers() -> str:
-    """An eighth of the memory there is, within reason: what lies in buffers is neither read nor written early, and
-    what is never needed is never taken."""
+    """Compute an eighth of the memory, within bounds: buffered pages cost neither reads nor early writes, and memory
+    that the server never needs is never taken.
+    """
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     share = min([present, *_limits()]) // SHARE // MIB
     return f"{min(max(share, LEAST), MOST)}MB"

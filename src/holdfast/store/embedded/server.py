@@ -1,7 +1,7 @@
-"""Starting, finding and stopping the embedded server.
+"""Start, discovery and stop of the embedded server.
 
-A start has one loop: whoever holds the directory's lock looks whether the server answers; if nothing of it lives, it
-launches one; if something lives but does not answer (recovery, shutdown, orphans of a killed postmaster), it waits.
+A start has one loop. The process with the directory's lock checks whether the server answers; if no process of it
+lives, it launches one; if one lives but does not answer (recovery, shutdown, orphans of a killed postmaster), it waits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from holdfast.errors import StoreError
+from holdfast.logs import logger
 from holdfast.store.embedded import configuration
 from holdfast.store.embedded.binaries import Installation, find_installation, runnable_by
 from holdfast.store.embedded.layout import (
@@ -27,8 +28,10 @@ from holdfast.store.embedded.layout import (
     check_socket_directory,
     default_home,
     existing_layout,
+    is_home_chosen,
     prepare_layout,
 )
+from holdfast.store.embedded.sharing import note_user, project_of
 
 ROLE = DATABASE = "holdfast"
 START_PATIENCE = 300.0  # recovery replays up to max_wal_size
@@ -36,10 +39,10 @@ STOP_PATIENCE = 120.0
 _GLANCE = 0.02
 _KEPT_LOGS = 8
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-# The shell leaves at once, so the server is nobody's child and outlives whoever started it.
+# The shell leaves at once, so the server has no parent process of ours and outlives it.
 _DETACH = 'log=$1; shift; "$@" </dev/null >"$log" 2>&1 &'
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,16 @@ def start(directory: Path | None = None, *, settings: Mapping[str, str] | None =
         if not layout.complete.exists():
             _create_database(layout, installation)
         server = _running(layout)
+        others = note_user(layout.directory, project_of(Path.cwd())) if directory is None else []
     verb = "started" if launched else "found"
     _logger.info("embedded PostgreSQL %s %s, data in %s", installation.version, verb, layout.directory)
+    if others:
+        _logger.log(
+            logging.INFO if is_home_chosen() else logging.WARNING,  # no surprise for a user who chose the place
+            "The embedded PostgreSQL in %s is shared: flows and instances of %s are in the same database. "
+            "Set HOLDFAST_HOME to a directory of this project to give it one of its own.",
+            layout.directory, ", ".join(map(str, others)),
+        )  # fmt: skip
     return server
 
 
@@ -82,7 +93,7 @@ def revive(directory: Path) -> bool:
     layout = existing_layout(directory)
     if layout is None:
         return False
-    with layout.exclusive():  # whoever starts or stops it has finished then
+    with layout.exclusive():  # a start or stop under way has finished then
         answer = _answer(layout, find_installation())
         was_killed = answer == "silent" and (layout.data / "postmaster.pid").exists()
     if was_killed:
@@ -168,7 +179,7 @@ def _launch(layout: Layout, installation: Installation, settings: Mapping[str, s
 
 
 def _initialise(layout: Layout, installation: Installation, life: int) -> None:
-    """In a directory of its own that is renamed when complete, so that a crash never leaves half a cluster.
+    """Create the cluster in a staging directory and rename it when complete: a crash never leaves half a cluster.
 
     initdb holds the life lock too: if its caller is killed, the next one waits for it instead of sharing its files.
     """
@@ -226,7 +237,7 @@ def _postmaster_pid(layout: Layout) -> int:
 
 
 def _own_postmaster(layout: Layout) -> int:
-    """The process to signal, once it is certain that the id means our server and not somebody else's process."""
+    """The process to signal, once the id is certain to belong to our server and not to an unrelated process."""
     pid = _postmaster_pid(layout)
     if Path("/proc/self").exists():
         place = Path(f"/proc/{pid}/cwd")
@@ -249,8 +260,11 @@ def _current_log(layout: Layout) -> Path:
 
 
 def _leftovers(layout: Layout) -> list[Path]:
-    """Files of a killed server. No process of it lives (we hold its lock), so they can only mislead: their process id
-    may by now belong to somebody else or to a zombie, and PostgreSQL would then refuse to start."""
+    """Files of a killed server.
+
+    No process of it lives (we hold its lock), so they can only mislead: their process id may by now belong to an
+    unrelated process or to a zombie, and PostgreSQL would then refuse to start.
+    """
     socket = layout.socket / f".s.PGSQL.{PORT}"
     return [
         layout.data / "postmaster.pid",

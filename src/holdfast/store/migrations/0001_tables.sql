@@ -41,6 +41,8 @@ create table holdfast.definitions (
     compiled jsonb,
     hash text,
     compiler_version text,
+    apps jsonb not null default '{}', -- whose the short names of its handlers are
+    shared text[] not null default '{}', -- names of handlers that are nobody's: whoever offers them runs them
     created_by text,
     created_at timestamptz not null,
     published_at timestamptz,
@@ -63,6 +65,7 @@ create table holdfast.definitions (
     ),
     constraint definitions_published check ((published_at is null) = (status = 'draft'))
 );
+create index definitions_by_shared on holdfast.definitions using gin (shared) where status = 'published';
 create index definitions_by_entity on holdfast.definitions (org_id, entity_type, status) where entity_type is not null;
 
 -- The projection and the runtime snapshot. `data` is apart from `state` because it changes less often. What a commit changes
@@ -87,6 +90,7 @@ create table holdfast.instances (
     trace text,
     created_by text,
     reason text,
+    error_step text, -- the node that the last error came from
     last_error jsonb,
     data jsonb not null,
     waiting_kind text,
@@ -97,6 +101,7 @@ create table holdfast.instances (
     last_by uuid,
     status holdfast.instance_status not null,
     state jsonb not null,
+    error_code text generated always as (left(last_error ->> 'code', 200)) stored,
     primary key (id, bucket)  -- what else must hold is in the guards
 ) with (fillfactor = 50);
 create unique index instances_idempotency on holdfast.instances (idempotency_key, org_id, flow, bucket)
@@ -112,6 +117,16 @@ create index instances_by_parent on holdfast.instances (parent_id) where parent_
 create index instances_by_business_key on holdfast.instances (org_id, business_key, id)
     where business_key is not null;
 create index instances_by_starter on holdfast.instances (org_id, created_by, id) where created_by is not null;
+-- Both hold trouble only: an instance that completes without a failure never enters them. A code is whatever a handler
+-- raised, so its beginning must do; it has a column, because row-level security keeps expressions out of an index.
+create index instances_by_error on holdfast.instances (org_id, error_code, created_at, id)
+    where error_code is not null;
+create index instances_by_end on holdfast.instances (org_id, completed_at, id)
+    where completed_at is not null and status <> 'completed';
+-- For operators, over all organisations: what failed lately, and what stands still. Both columns are indexed anyway, so an
+-- update of anything else still touches no index.
+create index instances_stopped on holdfast.instances (status, completed_at)
+    where status in ('failed', 'suspended', 'dlq');
 
 -- What instances are found by: a row for each attribute that is a text, a number or a truth, written with the instance.
 -- A table rather than an index over the JSON, because only this one gives the newest of a million without looking at all.
@@ -134,6 +149,39 @@ language sql immutable parallel safe as $$
             when 'boolean' then 'b' || (given #>> '{}')
         end
     end
+$$;
+
+-- Whether an instance is one that is searched for. `wished` has a key for each wish; moments are texts.
+create function holdfast.fits(
+    wished jsonb, status text, flow text, starter text, business_key text, attributes jsonb, reason text, error jsonb,
+    error_step text, state jsonb, created_at timestamptz, completed_at timestamptz
+) returns boolean
+language sql stable parallel safe as $$
+    select (not wished ? 'statuses' or wished -> 'statuses' ? status)
+        and (not wished ? 'flow' or flow = wished ->> 'flow')
+        and (not wished ? 'starter' or starter = wished ->> 'starter')
+        and (not wished ? 'business_key' or business_key = wished ->> 'business_key')
+        and (not wished ? 'attributes' or attributes @> (wished -> 'attributes'))
+        and (not wished ? 'reason' or reason = wished ->> 'reason')
+        and (not wished ? 'error' or error ->> 'code' = wished ->> 'error')
+        and (not wished ? 'since' or created_at >= (wished ->> 'since')::timestamptz)
+        and (not wished ? 'until' or created_at < (wished ->> 'until')::timestamptz)
+        and (not wished ? 'ended_since' or completed_at >= (wished ->> 'ended_since')::timestamptz)
+        and (not wished ? 'ended_until' or completed_at < (wished ->> 'ended_until')::timestamptz)
+        and (not wished ? 'step' or error_step = wished ->> 'step' or exists (
+            select from jsonb_each(state -> 'tokens') t where t.value ->> 'node' = wished ->> 'step'))
+$$;
+
+create function holdfast.letter_fits(
+    wished jsonb, flow text, step text, source text, reason text, error jsonb, created_at timestamptz
+) returns boolean
+language sql stable parallel safe as $$
+    select (not wished ? 'flow' or flow = wished ->> 'flow')
+        and (not wished ? 'step' or step = wished ->> 'step')
+        and (not wished ? 'source' or source = wished ->> 'source')
+        and (not wished ? 'reason' or reason = wished ->> 'reason')
+        and (not wished ? 'error' or error ->> 'code' = wished ->> 'error')
+        and (not wished ? 'since' or created_at >= (wished ->> 'since')::timestamptz)
 $$;
 
 -- The source of truth: one row per visit of a node. Its one index serves the key, the history and the close. What a step was
@@ -215,6 +263,7 @@ create table holdfast.work (
     deadline_at timestamptz,
     missed_since timestamptz,  -- free work of a queue that no live worker serves: first seen then, and
     missed_at timestamptz,     -- last told of then; a claim forgets both
+    ready_at timestamptz,      -- free for a worker since then; null: since its step was opened. `ripe_at` is a rank
     primary key (instance_id, path, bucket)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
@@ -251,6 +300,7 @@ create table holdfast.inbox (
     actor jsonb,
     created_at timestamptz not null,
     expires_at timestamptz not null,
+    node text, -- the step it is meant for, where the sender named one
     primary key (instance_id, id, bucket)
 );
 create index inbox_expiry on holdfast.inbox (expires_at);
@@ -314,6 +364,8 @@ create table holdfast.dead_letters (
     bucket smallint not null,
     org_id text not null,
     instance_id uuid not null,
+    flow text not null,
+    step text,  -- the node it is about; null: the instance as a whole
     source text not null,
     envelope jsonb not null,
     reason text not null,
@@ -325,10 +377,17 @@ create table holdfast.dead_letters (
     resolution text,
     resolved_by text,
     resolved_why text,
+    error_code text generated always as (left(error ->> 'code', 200)) stored,
     primary key (id, bucket),
     constraint dead_letters_resolution check ((resolved_at is null) = (resolution is null))
 );
 create index dead_letters_open on holdfast.dead_letters (org_id, id) where resolved_at is null;
+-- With the moment before the id, as in that of instances by flow, and what is open said in other words: so a search cannot
+-- be tempted to walk all that is open, nor a change of one letter to walk these.
+create index dead_letters_by_flow on holdfast.dead_letters (org_id, flow, created_at, id)
+    where num_nonnulls(resolved_at) = 0;
+create index dead_letters_by_error on holdfast.dead_letters (org_id, error_code, created_at, id)
+    where num_nonnulls(resolved_at) = 0 and error_code is not null;
 create index dead_letters_by_instance on holdfast.dead_letters (instance_id);
 
 create table holdfast.effects (
@@ -372,7 +431,7 @@ create table holdfast.events (
     token text,
     actor text,
     detail jsonb,
-    primary key (instance_id, created_at, version, ordinal, bucket)
+    primary key (instance_id, version, created_at, ordinal, bucket)
 ) partition by range (created_at);
 
 -- What commits ended and nobody has folded yet: one row per commit and organisation, without any key, so that writers
@@ -411,7 +470,8 @@ create table holdfast.workers (
     queues text[] not null,
     started_at timestamptz not null,
     lease_until timestamptz not null,
-    stopped_at timestamptz
+    stopped_at timestamptz,
+    origins jsonb not null default '{}' -- where the code of a handler is, by its name
 );
 
 -- A bucket of tokens per limited step. `planned_until` is when the last of those that got none comes again; the last four

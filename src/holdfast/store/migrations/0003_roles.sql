@@ -21,6 +21,20 @@ begin
 end
 $$;
 
+-- The organisation whose rows this login may see: the one of the setting, if it may act for it. Policies ask in a
+-- sub-select, so once for each table of a statement; what the statement itself then sets comes too late.
+create function holdfast.visible_org() returns text
+language plpgsql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    wanted text := nullif(current_setting('holdfast.org', true), '');
+begin
+    if pg_has_role(session_user, 'holdfast_worker', 'member') then  -- alone: without a query it costs next to nothing
+        return wanted;
+    end if;
+    return (select g.org_id from holdfast.tenant_grants g where g.role_name = session_user and g.org_id = wanted);
+end
+$$;
+
 do $$
 declare
     secured text;
@@ -35,22 +49,25 @@ begin
         execute format('create policy worker on holdfast.%I to holdfast_worker'
             ' using (true) with check (true)', secured);
         execute format('create policy tenant on holdfast.%I to holdfast_tenant'
-            ' using (org_id = nullif(current_setting(''holdfast.org'', true), ''''))', secured);
+            ' using (org_id = (select holdfast.visible_org()))', secured);
     end loop;
 end
 $$;
 alter policy tenant on holdfast.definitions
-    using (org_id in ('_system', nullif(current_setting('holdfast.org', true), '')));
+    using (org_id in ('_system', (select holdfast.visible_org())));
 
 grant usage on schema holdfast to holdfast_worker, holdfast_tenant;
 
 grant select, insert on all tables in schema holdfast to holdfast_worker;
-revoke insert on holdfast.schema_version from holdfast_worker;
+revoke insert on holdfast.schema_version, holdfast.tenant_grants from holdfast_worker;
 grant update on
     holdfast.instances, holdfast.work, holdfast.workers, holdfast.signals, holdfast.timers, holdfast.inbox,
-    holdfast.event_keys, holdfast.key_waits, holdfast.dead_letters, holdfast.effects, holdfast.definitions,
-    holdfast.statistics, holdfast.rate_limits
+    holdfast.event_keys, holdfast.key_waits, holdfast.effects, holdfast.definitions, holdfast.statistics,
+    holdfast.rate_limits
     to holdfast_worker;
+grant update (
+    reason, error, attempts, worker, created_at, resolved_at, resolution, resolved_by, resolved_why
+) on holdfast.dead_letters to holdfast_worker;
 grant update (
     status, outcome, chosen_edge_ids, output, error, closing, calls, fence,
     closed_version, closed_ordinal, closed_at, closed_by
@@ -67,4 +84,5 @@ grant select on
 
 revoke all on all functions in schema holdfast from public;
 grant execute on all functions in schema holdfast to holdfast_worker;
-grant execute on function holdfast.attribute_value(jsonb) to holdfast_tenant;
+grant execute on function holdfast.attribute_value(jsonb), holdfast.fits, holdfast.letter_fits, holdfast.visible_org
+    to holdfast_tenant;

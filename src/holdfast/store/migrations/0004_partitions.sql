@@ -43,6 +43,23 @@ begin
 end
 $$;
 
+-- Refuse TRUNCATE to everybody, the owner included: retention deletes rows and drops months, nothing empties a table.
+create function holdfast.refuse_truncate() returns trigger
+language plpgsql as $$
+begin
+    raise exception 'Table holdfast.% is never truncated', tg_table_name
+        using errcode = 'HF002', hint = 'Retention removes what is over: holdfast maintain.';
+end
+$$;
+
+create function holdfast.forbid_truncate(guarded text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    execute format('create trigger never_truncated before truncate on holdfast.%I'
+        ' for each statement execute function holdfast.refuse_truncate()', guarded);
+end
+$$;
+
 -- Attached, not created in place: that locks the parent against other schema changes only, while writers go on.
 -- Rows that already fell into the default partition move over first. The lock timeout stays below the server's
 -- deadlock_timeout, so that in a collision with writers this side gives way.
@@ -57,6 +74,7 @@ begin
     execute format('alter table holdfast.%I enable row level security', child);
     execute format('alter table holdfast.%I force row level security', child);
     execute format('create policy worker on holdfast.%I to holdfast_worker using (true) with check (true)', child);
+    perform holdfast.forbid_truncate(child);  -- the only guard that a partition does not take over from its table
     if first is null then
         execute format('alter table holdfast.%I attach partition holdfast.%I default', parent, child);
         return;
@@ -115,8 +133,12 @@ $$;
 
 revoke all on function
     holdfast.wanted_partitions, holdfast.grant_month, holdfast.attach_partition, holdfast.ensure_partitions,
-    holdfast.partition_alarm
+    holdfast.partition_alarm, holdfast.refuse_truncate, holdfast.forbid_truncate
     from public;
 grant execute on function holdfast.ensure_partitions, holdfast.partition_alarm to holdfast_worker;
+
+select holdfast.forbid_truncate(c.relname)
+from pg_catalog.pg_class c
+where c.relnamespace = 'holdfast'::regnamespace and c.relkind in ('r', 'p');
 
 select holdfast.ensure_partitions();

@@ -81,8 +81,9 @@ after update of definition_id, flow_version on holdfast.instances for each row w
 ) execute function holdfast.refuse_change('An instance keeps its version of the flow until it is migrated');
 
 create trigger instances_version
-after update on holdfast.instances for each row when (new.version <= old.version)
-execute function holdfast.refuse_change('The version of an instance rises with every change');
+after update on holdfast.instances for each row when (
+    new.version <= old.version or new.updated_at < old.updated_at
+) execute function holdfast.refuse_change('The version of an instance rises with every change, and its date never goes back');
 
 create trigger instances_end
 after update of status, completed_at on holdfast.instances for each row when (
@@ -147,6 +148,14 @@ on holdfast.steps for each row when (
         new.cause, new.input, new.detail)
 ) execute function holdfast.refuse_change('What a step was opened with never changes');
 
+-- The status of a closed step may still move (it is taken back or superseded), and a call that was counted and not made is
+-- taken back. A statement that so much as names another of its columns is refused, whatever it says: there is no
+-- exception, because a migration and a re-run write rows of their own.
+create trigger steps_closed
+after update of outcome, chosen_edge_ids, output, error, closing, closed_version, closed_ordinal, closed_at, closed_by
+on holdfast.steps for each row when (old.closed_at is not null)
+execute function holdfast.refuse_change('A closed step keeps its outcome, output, error and edges, and who closed it when');
+
 -- Moves of the plain path, from and to in one word.
 create trigger steps_status
 after update of status on holdfast.steps for each row when (
@@ -168,9 +177,12 @@ create trigger outbox_receipts_kept
 after update on holdfast.outbox_receipts for each row
 execute function holdfast.refuse_change('Receipts are append-only');
 
+create trigger events_unchanged
+after update on holdfast.events for each row
+execute function holdfast.refuse_change('The audit trail is append-only');
+
 create trigger events_kept
-after update or delete on holdfast.events for each row
-when (current_setting('holdfast.maintenance', true) is distinct from 'on')
+after delete on holdfast.events for each row when (current_setting('holdfast.maintenance', true) is distinct from 'on')
 execute function holdfast.refuse_change('The audit trail is append-only');
 
 -- effects
@@ -194,9 +206,42 @@ after update of status on holdfast.effects for each row when (
         ' ' || old.status || '>' || new.status || ' ') = 0
 ) execute function holdfast.refuse_move('Effect');
 
+create trigger effects_delivered
+after update on holdfast.effects for each row when (old.status = 'completed')
+execute function holdfast.refuse_change('A delivered effect keeps its evidence');
+
 create trigger effects_kept
 after delete on holdfast.effects for each row when (current_setting('holdfast.maintenance', true) is distinct from 'on')
 execute function holdfast.refuse_change('Effects are evidence: no row is deleted or moved');
+
+-- Months. Whoever may update a table may move a row to another month, and for that PostgreSQL asks neither for the right
+-- to delete nor the triggers above. Only a statement that names the date gets here.
+
+create trigger steps_month
+before update of created_at on holdfast.steps for each row when (old.created_at is distinct from new.created_at)
+execute function holdfast.refuse_change('No update moves a step to another date');
+
+create trigger effects_month
+before update of created_at on holdfast.effects for each row when (old.created_at is distinct from new.created_at)
+execute function holdfast.refuse_change('No update moves an effect to another date');
+
+create trigger events_month
+before update of created_at on holdfast.events for each row when (old.created_at is distinct from new.created_at)
+execute function holdfast.refuse_change('No update moves an event to another date');
+
+-- dead letters
+
+create trigger dead_letters_identity
+after update of id, bucket, org_id, instance_id, flow, step, source, envelope on holdfast.dead_letters for each row when (
+    (old.id, old.bucket, old.org_id, old.instance_id, old.flow, old.step, old.source, old.envelope)
+    is distinct from
+    (new.id, new.bucket, new.org_id, new.instance_id, new.flow, new.step, new.source, new.envelope)
+) execute function holdfast.refuse_change('What a dead letter holds never changes');
+
+-- The letter of an effect that fails again after its replay is opened again, with the new error.
+create trigger dead_letters_answered
+after update on holdfast.dead_letters for each row when (old.resolved_at is not null and new.resolved_at is not null)
+execute function holdfast.refuse_change('The answer to a dead letter never changes');
 
 -- definitions
 

@@ -50,10 +50,13 @@ begin
     ) then
         raise exception 'The % is nested deeper than 64 levels', label using errcode = 'HF422';
     end if;
-    if written ~ '[0-9]{19}' and jsonb_path_exists(
-        payload, 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775808))'
+    -- With a zero behind the point it is a float, and comes back as one.
+    if written ~ '[0-9]{19}' and exists (
+        select from jsonb_path_query(
+            payload, 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775808))'
+        ) as number where scale((number #>> '{}')::numeric) = 0
     ) then
-        raise exception 'The % holds a number beyond 64 bits', label
+        raise exception 'The % holds an integer beyond 64 bits', label
             using errcode = 'HF422', hint = 'Pass large numbers as strings.';
     end if;
 end

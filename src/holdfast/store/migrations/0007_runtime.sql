@@ -43,7 +43,7 @@ left join lateral (
     select coalesce((e.detail ->> 'id')::uuid::text, e.detail ->> 'wait') as last_signal
     from holdfast.events e
     where e.instance_id = i.id and e.bucket = i.bucket and e.type in ('event_received', 'timer_fired')
-    order by e.created_at desc, e.version desc, e.ordinal desc
+    order by e.version desc, e.created_at desc, e.ordinal desc
     limit 1
 ) s on true;
 

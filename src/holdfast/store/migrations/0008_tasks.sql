@@ -86,9 +86,10 @@ begin
         execute format('create policy worker on holdfast.%I to holdfast_worker'
             ' using (true) with check (true)', secured);
         execute format('create policy tenant on holdfast.%I to holdfast_tenant'
-            ' using (org_id = nullif(current_setting(''holdfast.org'', true), ''''))', secured);
+            ' using (org_id = (select holdfast.visible_org()))', secured);
         execute format('grant select, insert on holdfast.%I to holdfast_worker', secured);
         execute format('grant select on holdfast.%I to holdfast_tenant', secured);
+        perform holdfast.forbid_truncate(secured);
     end loop;
 end
 $$;
@@ -123,8 +124,12 @@ create trigger tasks_kept
 after delete on holdfast.tasks for each row when (current_setting('holdfast.maintenance', true) is distinct from 'on')
 execute function holdfast.refuse_change('Tasks are evidence: no row is deleted');
 
+create trigger task_events_unchanged
+after update on holdfast.task_events for each row
+execute function holdfast.refuse_change('The history of a task is append-only');
+
 create trigger task_events_kept
-after update or delete on holdfast.task_events for each row
+after delete on holdfast.task_events for each row
 when (current_setting('holdfast.maintenance', true) is distinct from 'on')
 execute function holdfast.refuse_change('The history of a task is append-only');
 

@@ -36,6 +36,7 @@ create table holdfast.upkeep_runs (
     result jsonb not null,
     error text
 );
+select holdfast.forbid_truncate('upkeep'), holdfast.forbid_truncate('upkeep_runs');
 create index upkeep_runs_by_moment on holdfast.upkeep_runs (started_at);
 create index dead_letters_resolved on holdfast.dead_letters (resolved_at) where resolved_at is not null;
 
@@ -361,7 +362,26 @@ begin
 end
 $$;
 
--- Removes events that came before anything waited for them and never were; the audit trail says so.
+-- The date of a line beside the decisions: its moment, and never before the last commit. Where that lies in the future,
+-- since the clock was set back, the lines follow each other by the smallest step there is.
+create function holdfast.date_beside(
+    instance uuid, shard smallint, of_version bigint, last_commit timestamptz, moment timestamptz
+) returns timestamptz
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if moment > last_commit then
+        return moment;
+    end if;
+    return (
+        select greatest(last_commit, max(e.created_at)) + interval '1 microsecond'
+        from holdfast.events e
+        where e.instance_id = instance and e.bucket = shard and e.version = of_version
+    );
+end
+$$;
+
+-- Removes events that came before anything waited for them and never were. An instance counts what is kept for it, so it is
+-- told by a signal, and its audit trail by that; of one that is over, the trail is told here.
 create function holdfast.expire_inbox(most int) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -375,17 +395,32 @@ begin
         ) old
         where t.instance_id = old.instance_id and t.id = old.id and t.bucket = old.bucket
         returning t.*
-    ), told as (
-        insert into holdfast.events (instance_id, bucket, created_at, version, ordinal, org_id, type, actor, detail)
-        select g.instance_id, g.bucket, moment, i.version,
-            holdfast.next_ordinal(g.instance_id, g.bucket, i.version) - 1
-                + row_number() over (partition by g.instance_id order by g.created_at, g.id),
-            g.org_id, 'event_expired', 'system',
-            jsonb_build_object('event', g.event, 'id', g.id, 'received_at', g.created_at)
+    ), lost as (
+        select g.*, i.version, holdfast.date_beside(i.id, i.bucket, i.version, i.updated_at, moment) as told_at,
+            i.status in ('completed', 'failed', 'cancelled', 'aborted') as is_over,
+            jsonb_build_object('event', g.event, 'id', g.id, 'received_at', g.created_at) as detail
         from gone g
         join holdfast.instances i on i.id = g.instance_id and i.bucket = g.bucket
+    ), told as (
+        insert into holdfast.events (instance_id, bucket, created_at, version, ordinal, org_id, type, actor, detail)
+        select l.instance_id, l.bucket, l.told_at, l.version,
+            holdfast.next_ordinal(l.instance_id, l.bucket, l.version) - 1
+                + row_number() over (partition by l.instance_id order by l.created_at, l.id),
+            l.org_id, 'event_expired', 'system', l.detail
+        from lost l
+        where l.is_over
+    ), sent as (
+        insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+        select l.instance_id, holdfast.new_id(l.bucket), l.bucket, l.org_id, 'lapsed',
+            jsonb_build_object('expired', jsonb_agg(l.detail order by l.created_at, l.id)), moment
+        from lost l
+        where not l.is_over
+        group by l.instance_id, l.bucket, l.org_id
     )
     select count(*) into removed from gone;
+    if removed > 0 then
+        perform holdfast.wake_workers();
+    end if;
     return removed;
 end
 $$;
@@ -455,11 +490,11 @@ revoke all on function
     holdfast.monthly_partitions, holdfast.move_default_month, holdfast.partition_holder, holdfast.old_partitions,
     holdfast.drop_partition, holdfast.first_id, holdfast.finished_families, holdfast.purge_instances,
     holdfast.prune_receipts, holdfast.prune_dead_letters, holdfast.prune_statistics, holdfast.expire_key_events, holdfast.expire_inbox,
-    holdfast.next_ordinal, holdfast.missing_movers
+    holdfast.next_ordinal, holdfast.date_beside, holdfast.missing_movers
     from public;
 grant execute on function
     holdfast.move_default_month, holdfast.expire_key_events, holdfast.expire_inbox, holdfast.next_ordinal,
-    holdfast.missing_movers
+    holdfast.date_beside, holdfast.missing_movers
     to holdfast_worker;
 grant execute on function
     holdfast.move_default_month, holdfast.ensure_partitions, holdfast.expire_key_events, holdfast.expire_inbox,

@@ -25,11 +25,12 @@ create table holdfast.api_keys (
 -- A condition that always holds, and that only a query by organisation implies: to a look-up it is invisible.
 create index api_keys_by_org on holdfast.api_keys (org_id, created_at, prefix) where org_id is not null;
 
+select holdfast.forbid_truncate('api_keys');
 alter table holdfast.api_keys enable row level security;
 alter table holdfast.api_keys force row level security;
 create policy worker on holdfast.api_keys to holdfast_worker using (true) with check (true);
 create policy tenant on holdfast.api_keys to holdfast_tenant
-    using (org_id = nullif(current_setting('holdfast.org', true), ''));
+    using (org_id = (select holdfast.visible_org()));
 
 grant select, insert on holdfast.api_keys to holdfast_worker;
 grant update (successor, expires_at, last_used_at, revoked_at, revoked_by) on holdfast.api_keys to holdfast_worker;

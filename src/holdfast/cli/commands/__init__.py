@@ -1,0 +1,1 @@
+"""The commands, one noun or verb per module."""

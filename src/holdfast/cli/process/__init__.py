@@ -1,0 +1,1 @@
+"""The processes that the command runs: workers, servers, their supervisor."""

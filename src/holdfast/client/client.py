@@ -1,0 +1,218 @@
+"""Client: the verbs of an engine, spoken to a server over `/api/v1`.
+
+    with Client("https://flows.example", api_key=KEY) as client:
+        parcel = client.start("delivery", {"order": 17}, key="order-17")
+        client.tasks.claim(task_id, by="ben")
+
+What an engine would raise, a client raises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Self
+
+import msgspec
+
+from holdfast.client.connection import EVERYTHING, Connection, given, id_part, some_id_part, taken
+from holdfast.client.dead_letters import ClientDeadLetters
+from holdfast.client.effects import ClientEffects
+from holdfast.client.flows import ClientFlows
+from holdfast.client.tasks import ClientTasks
+from holdfast.core.model.status import TERMINAL
+from holdfast.doors.registry import source_of
+from holdfast.runtime.publishing import Publishable, Published
+from holdfast.runtime.reads.search import InstanceFilter
+from holdfast.runtime.reads.views import Page
+from holdfast.store.queue.workers import WorkerProcess
+from holdfast.store.reads.instances import Event, Instance, Step
+
+TIMEOUT: Final = 60.0
+LOOK_AGAIN: Final = 0.25
+_AT_WORK: Final = (None, "retry", "receipt")  # `waiting_for` of an instance that continues by itself
+
+
+class Client:
+    """A server to act on, from code without an event loop.
+
+    `api_key` names the actor to the server. Without one only a server in development listens: it believes `tenant` and
+    `subject`, and `by` of a verb. `timeout` is the time for one answer, in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        tenant: str | None = None,
+        subject: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._server = Connection(url, api_key=api_key, tenant=tenant, subject=subject, timeout=timeout)
+        self.flows = ClientFlows(self._server)
+        self.tasks = ClientTasks(self._server)
+        self.dead_letters = ClientDeadLetters(self._server)
+        self.effects = ClientEffects(self._server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def get(self, instance_id: str) -> Instance:
+        return self._server.instance(self._server.get(f"/instances/{id_part(instance_id)}"))
+
+    def find(self, filter: InstanceFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        """Read up to `limit` instances, fewer once a page is short; `next` of the page continues the search."""
+        found, next = self._server.some("/instances", limit, after, _instances_asked(filter))
+        return Page([self._server.instance(item) for item in found], next)
+
+    def steps(self, instance_id: str, *, all: bool = False) -> list[Step]:
+        found = self._server.pages(f"/instances/{id_part(instance_id)}/steps", EVERYTHING)
+        steps = [taken(Step, item) for item in found]
+        return steps if all else [step for step in steps if step.behaviour not in ("end", "control")]
+
+    def events(self, instance_id: str) -> list[Event]:
+        return [
+            taken(Event, item) for item in self._server.pages(f"/instances/{id_part(instance_id)}/events", EVERYTHING)
+        ]
+
+    def workers(self, *, limit: int = 200) -> list[WorkerProcess]:
+        """List the worker processes of the installation; the key needs the scope `operate`."""
+        return [taken(WorkerProcess, item) for item in self._server.get("/workers")["items"][:limit]]
+
+    def settle(self, instance_id: str, timeout: float | None = None) -> Instance:
+        """Poll the instance until it rests or time is up, and return its last state."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self.get(instance_id)
+            is_resting = found.status in TERMINAL or found.status in ("suspended", "dlq")
+            if is_resting or (found.status == "running" and found.waiting_for not in _AT_WORK):
+                return found
+            if deadline is not None and time.monotonic() >= deadline:
+                return found
+            time.sleep(LOOK_AGAIN)
+
+    # --- starting and steering -----------------------------------------------------------------------------------
+
+    def publish_many(self, definitions: Iterable[Publishable], *, by: str | None = None) -> list[Published]:
+        """Publish one after another: a file of several workflows is published whole, several files in turn."""
+        return [self.publish(definition, by=by) for definition in definitions]
+
+    def publish(self, definition: Publishable, *, by: str | None = None) -> Published:
+        """Publish a workflow by its YAML, any other definition by its graph."""
+        source = source_of(definition)
+        sent = source.document()
+        headers = {**self._server.person(by), "Content-Type": sent.media}
+        query = {"file": sent.file[-200:]}
+        done = self._server.send("POST", "/definitions", query=query, body=sent.body, headers=headers)
+        published = [taken(Published, item) for item in done["published"]]
+        # The text of a workflow may be a file with others in it.
+        return next(one for one in published if (one.name, one.version) == (source.name, source.version))
+
+    def start(
+        self,
+        flow: str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        version: int | None = None,
+        business_key: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Instance:
+        wish = given(flow=flow, input=input, version=version, business_key=business_key, attributes=attributes)
+        return self._server.instance(self._server.act("/instances", wish, by, **given(**{"Idempotency-Key": key})))
+
+    def advance(
+        self,
+        instance_id: str,
+        event: str,
+        input: Any = None,
+        *,
+        by: str,
+        capabilities: Sequence[str] | None = None,
+        roles: Sequence[str] | None = None,
+        if_version: int | None = None,
+        comment: str | None = None,
+    ) -> Instance:
+        headers = {**self._server.person(by, capabilities or ()), **self._server.roles(roles)}
+        headers |= {} if if_version is None else {"If-Match": f'"{if_version}"'}
+        wish = given(event=event, input=input, comment=comment)
+        self._server.send(
+            "POST", f"/{id_part(instance_id)}/advance", body=wish, headers=headers, prefix="/ui/workflows"
+        )
+        return self.get(instance_id)
+
+    def signal(
+        self,
+        instance_id: str,
+        event: str,
+        payload: Any = None,
+        *,
+        node: str | None = None,
+        id: str | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        early: bool = True,
+    ) -> Instance:
+        headers = {**self._server.person(by, capabilities), **given(**{"Idempotency-Key": some_id_part(id)})}
+        wish = given(event=event, payload=payload, node=node, early=None if early else False)
+        return self._server.instance(
+            self._server.post(f"/instances/{id_part(instance_id)}/signals", wish, headers=headers)
+        )
+
+    def signal_key(
+        self, event: str, key: str, payload: Any = None, *, id: str | None = None, by: str | None = None
+    ) -> str:
+        headers = given(**{"Idempotency-Key": some_id_part(id)})
+        return self._server.act("/events", given(event=event, key=key, payload=payload), by, **headers)["id"]
+
+    def cancel(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return self._steer(instance_id, "cancel", by, reason=reason)
+
+    def abort(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return self._steer(instance_id, "abort", by, reason=reason)
+
+    def suspend(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return self._steer(instance_id, "pause", by, reason=reason)
+
+    def resume(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
+        return self._steer(instance_id, "resume", by, reason=reason)
+
+    def rerun(
+        self,
+        instance_id: str,
+        *,
+        from_step: str,
+        input: Any = None,
+        token: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> Instance:
+        wish = given(from_step=from_step, input=input, token=token, reason=reason)
+        path, headers = f"/instances/{id_part(instance_id)}/rerun", given(**{"Idempotency-Key": key})
+        return self._server.instance(self._server.act(path, wish, by, **headers))
+
+    def _steer(self, id: str, verb: str, by: str | None, **wish: Any) -> Instance:
+        return self._server.instance(self._server.act(f"/instances/{id_part(id)}/{verb}", given(**wish), by))
+
+
+def _instances_asked(filter: InstanceFilter) -> dict[str, Any]:
+    """Write a filter as the query of a request."""
+    asked = msgspec.structs.asdict(filter)
+    del asked["attributes"]
+    wanted = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in (filter.attributes or {}).items()]
+    parent = None if filter.parent is None else some_id_part(str(filter.parent))
+    moments = {name: value.isoformat() for name, value in asked.items() if isinstance(value, datetime)}
+    subject = asked.pop("subject_id")
+    return {**asked, **moments, "subject": subject, "attribute": wanted or None, "parent": parent}

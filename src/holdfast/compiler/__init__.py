@@ -1,1 +1,0 @@
-"""From what a person wrote to the graph the kernel runs: model, expressions, checks, hash, rendering."""

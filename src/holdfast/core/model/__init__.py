@@ -1,0 +1,1 @@
+"""The values of the kernel: statuses, state, signals, decisions, and the compiled program."""

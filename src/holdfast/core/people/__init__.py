@@ -1,0 +1,1 @@
+"""Human tasks: ownership, permissions, and the life of a task."""

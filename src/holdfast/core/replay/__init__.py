@@ -1,0 +1,1 @@
+"""Replay: step rows folded back into the instance they describe."""

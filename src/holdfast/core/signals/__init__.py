@@ -1,0 +1,1 @@
+"""Signals, one module per kind: what each does to an instance."""

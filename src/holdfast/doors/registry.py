@@ -1,0 +1,54 @@
+"""The doors, one row each. Only this module knows all of them; a new door is a folder and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.doors import raw
+from holdfast.doors.saga import door as saga
+from holdfast.doors.saga.model import Definition
+from holdfast.doors.source import Door, Received, Source
+from holdfast.doors.steps import door as steps
+from holdfast.doors.steps.model import Workflow
+from holdfast.errors import DefinitionError
+from holdfast.graph.model import Graph
+
+DOORS: Final[dict[str, Door]] = {"raw": raw.DOOR, "saga": saga.DOOR, "steps": steps.DOOR}
+
+Written = Source | Definition | Workflow | Graph | dict[str, Any]
+
+
+def source_of(written: object) -> Source:
+    """Recognise a definition that somebody wants to publish. What belongs to no door is read as a graph."""
+    if isinstance(written, Source):
+        return written
+    found = (door.take(written) for door in DOORS.values())
+    return next((source for source in found if source is not None), None) or raw.RawSource(written)
+
+
+def open_source(stored: Mapping[str, Any]) -> Source:
+    """Find the door that wrote a stored source. What belongs to no door is read as a graph, once it has to be read."""
+    found = (door.open(stored) for door in DOORS.values())
+    return next((source for source in found if source is not None), None) or raw.RawSource(dict(stored))
+
+
+def load_source(found: object) -> Source | None:
+    """Recognise what a module holds. None: no door writes such a thing in Python."""
+    loaded = (door.load(found) for door in DOORS.values())
+    return next((source for source in loaded if source is not None), None)
+
+
+def receive(body: bytes, media: str, file: str) -> Received:
+    """Read the body of a request, by its media type."""
+    reader = next((door.receive for door in DOORS.values() if media in door.media), None)
+    if reader is None:
+        known = ", ".join(media_types())
+        raise DefinitionError(
+            f"Definitions are not read from {media!r}.", code="GRAPH_INVALID", hint=f"Send one of {known}."
+        )
+    return reader(body, file)
+
+
+def media_types() -> tuple[str, ...]:
+    return tuple(media for door in DOORS.values() for media in door.media)

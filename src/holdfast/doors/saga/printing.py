@@ -1,0 +1,205 @@
+"""A published flow as the builder code that would write it again: `exec` of it builds an equal definition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.doors.saga.model import (
+    Call,
+    Called,
+    Compensation,
+    Condition,
+    Definition,
+    Fork,
+    Item,
+    Items,
+    Join,
+    Named,
+    Parallel,
+    Rejoin,
+    Sent,
+    Step,
+    SubFlow,
+    WaitEvent,
+    Webhook,
+    every_item,
+    inner_paths,
+    undo_of,
+)
+from holdfast.doors.saga.source import read_source
+
+WIDTH: Final = 100
+INDENT: Final = 4
+_NOT_OPTIONS: Final = frozenset({"name", "metadata", "handler", "undo", "branches", "expression", "otherwise"})
+_RETRY: Final = {  # a stored field → the option of `Retry`
+    "retries": "attempts",
+    "retry_delay": "delay",
+    "backoff": "backoff",
+    "max_delay": "max_delay",
+    "jitter": "jitter",
+}
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Parts between brackets: on one line if they fit, else each on a line of its own."""
+
+    opening: str
+    parts: tuple[tuple[str, Layout], ...]  # each with what stands before it: `name=` or `"key": `
+    closing: str = ")"
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """Calls upon calls: a flow or a branch."""
+
+    calls: tuple[Group, ...]
+
+
+Layout = str | Group | Chain
+
+
+def code_of(source: Mapping[str, Any] | Definition) -> str:
+    """Python that assigns the built definition to `flow`."""
+    definition = source if isinstance(source, Definition) else read_source(source)
+    calls = Chain((_flow(definition), *_calls(definition.items), Group(".build(", ())))
+    lines = (" " * INDENT + _shown(call, INDENT) for call in calls.calls)
+    return f"from holdfast import {', '.join(_imports(definition))}\n\nflow = (\n" + "\n".join(lines) + "\n)\n"
+
+
+def _imports(definition: Definition) -> Iterator[str]:
+    items = list(every_item(definition.items))
+    undos = [undo for item in items if (undo := undo_of(item))]
+    if any(inner_paths(item) for item in items):
+        yield "Branch"
+    yield "Flow"
+    if any(_retries(item) for item in (*items, *undos)):
+        yield "Retry"
+    if any(not isinstance(_undo(undo), str) for undo in undos):
+        yield "Undo"
+
+
+def _flow(definition: Definition) -> Group:
+    options = {
+        "version": definition.version,
+        **({"dlq": True} if definition.dlq else {}),
+        **({"attempts": definition.retries} if definition.retries != 1 else {}),
+        **({"timeout": _number(definition.timeout)} if definition.timeout is not None else {}),
+        **({"data": definition.data} if definition.data != "value" else {}),
+    }
+    return Group("Flow(", (("", _value(definition.name)), *((f"{key}=", _value(v)) for key, v in options.items())))
+
+
+def _calls(items: Items) -> Iterator[Group]:
+    for item in items:
+        yield _call(item)
+
+
+def _call(item: Item) -> Group:
+    if isinstance(item, Rejoin):
+        return Group(".rejoin(", ())
+    verb = type(item).__struct_config__.tag
+    undo = undo_of(item)
+    undone = (("undo=", _undo(undo)),) if undo else ()
+    return Group(f".{verb}(", (("", _value(item.name)), *_positional(item), *undone, *_named(item)))
+
+
+def _undo(undo: Compensation) -> Layout:
+    name = () if undo.name == undo.handler else (("name=", _value(undo.name)),)
+    options = (*name, *_named(undo))
+    handler = _value(undo.handler)
+    return Group("Undo(", (("", handler), *options)) if options else handler
+
+
+def _named(item: Named) -> Iterator[tuple[str, Layout]]:
+    if retry := _retries(item):
+        yield "retry=", Group("Retry(", tuple((f"{name}=", _value(value)) for name, value in retry.items()))
+    for name, value in _options(item):
+        yield f"{name}=", _value(value)
+
+
+def _retries(item: object) -> dict[str, Any]:
+    """The options of the item's `Retry`: what was said beyond the defaults."""
+    if not isinstance(item, Called | Call | Sent):
+        return {}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(item)}
+    said = {written: getattr(item, name) for name, written in _RETRY.items() if getattr(item, name) != defaults[name]}
+    return {name: _number(value) for name, value in said.items()}
+
+
+def _positional(item: Named) -> Iterator[tuple[str, Layout]]:
+    match item:
+        case Step() | Call():
+            yield "", _value(item.handler)
+        case WaitEvent() if item.event != item.name:
+            yield "", _value(item.event)
+        case Webhook():
+            yield "", _value(item.url)
+        case SubFlow():
+            yield "", _value(item.flow)
+        case Join():
+            yield "", _value(item.mode)
+        case Condition():
+            yield "", _value(item.expression)
+            if item.otherwise is not None:
+                yield "otherwise=", _branch(item.otherwise)
+        case Fork() | Parallel():
+            yield from (("", _branch(branch)) for branch in item.branches)
+        case _:
+            pass
+
+
+def _branch(items: Items) -> Chain:
+    return Chain((Group("Branch(", ()), *_calls(items)))
+
+
+def _options(item: Named) -> Iterator[tuple[str, Any]]:
+    """What was said beyond the default, in the order of the builder's own arguments; metadata last."""
+    said = {"event", "flow", "mode", "url", *_RETRY} | _NOT_OPTIONS
+    for field in msgspec.structs.fields(item):
+        value = getattr(item, field.name)
+        if field.name not in said and value != field.default:
+            yield field.name, _number(value)
+    if item.metadata:
+        yield "metadata", item.metadata
+
+
+def _number(value: Any) -> Any:
+    """Seconds are kept as floats and written as people write them."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _value(value: Any) -> Layout:
+    if isinstance(value, dict):
+        entries = cast(dict[str, Any], value).items()
+        return Group("{", tuple((f"{_text(key)}: ", _value(item)) for key, item in entries), "}")
+    if isinstance(value, list | tuple):
+        return Group("[", tuple(("", _value(item)) for item in cast(list[Any], value)), "]")
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(value: str) -> str:
+    # JSON writes text as Python does, in the quotes people expect; what cannot be seen is spelled out.
+    return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(value)
+
+
+def _shown(layout: Layout, indent: int) -> str:
+    flat = _flat(layout)
+    if isinstance(layout, str) or len(flat) + indent < WIDTH:
+        return flat
+    margin = "\n" + " " * indent
+    if isinstance(layout, Chain):
+        return margin.join(_shown(call, indent) for call in layout.calls)
+    inner = indent + INDENT
+    parts = (f"{margin}{' ' * INDENT}{prefix}{_shown(part, inner)}," for prefix, part in layout.parts)
+    return f"{layout.opening}{''.join(parts)}{margin}{layout.closing}"
+
+
+def _flat(layout: Layout) -> str:
+    if isinstance(layout, str):
+        return layout
+    if isinstance(layout, Chain):
+        return "".join(_flat(call) for call in layout.calls)
+    return layout.opening + ", ".join(prefix + _flat(part) for prefix, part in layout.parts) + layout.closing

@@ -1,0 +1,82 @@
+"""Shapes: the values a key may hold, as data. The decoder and the published JSON Schema both use them, and so agree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+ID: Final = "^[A-Za-z][A-Za-z0-9_-]{0,99}$"
+WORKFLOW_ID: Final = "^[A-Za-z][A-Za-z0-9_.-]{0,199}$"
+EVENT: Final = "^[A-Za-z][A-Za-z0-9_.:-]{0,99}$"
+VISIBLE: Final = r"^(?=.*\S)[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+$"
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A text; `wanted` describes in words the texts that `pattern` matches."""
+
+    wanted: str = "text"
+    pattern: str | None = None
+    longest: int = 200
+    code: str = "STEPS_VALUE_INVALID"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    values: tuple[str, ...]
+
+
+class Flag(msgspec.Struct, frozen=True):
+    pass
+
+
+class Whole(msgspec.Struct, frozen=True):
+    least: int
+    most: int
+
+
+class Number(msgspec.Struct, frozen=True):
+    least: float
+    most: float
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A duration."""
+
+    zero_allowed: bool = False
+
+
+class Expressions(msgspec.Struct, frozen=True):
+    """A mapping of names to expressions; numbers, booleans and null stand for themselves."""
+
+
+class Json(msgspec.Struct, frozen=True):
+    """A mapping with any content."""
+
+
+class Items(msgspec.Struct, frozen=True):
+    of: Shape
+    least: int = 0
+    most: int = 1000
+    distinct: bool = False
+
+
+class Field(msgspec.Struct, frozen=True):
+    shape: Shape
+    about: str
+    required: bool = False
+
+
+class Fields(msgspec.Struct, frozen=True):
+    noun: str
+    table: dict[str, Field]
+
+
+class Variants(msgspec.Struct, frozen=True):
+    """Fields that depend on the value of one of them."""
+
+    noun: str
+    by: str
+    tables: dict[str, Fields]
+
+
+Shape = Text | Choice | Flag | Whole | Number | Span | Expressions | Json | Items | Fields | Variants

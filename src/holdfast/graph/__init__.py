@@ -1,0 +1,1 @@
+"""The one graph every door lowers to: its model, checks, expressions, compiler, hash and drawings."""

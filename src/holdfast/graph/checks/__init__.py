@@ -1,0 +1,1 @@
+"""Static checks of a graph, one module per kind of problem."""

@@ -1,0 +1,1 @@
+"""Drawings of a graph: Mermaid, and trees of text."""

@@ -1,0 +1,296 @@
+"""The engine for code without an event loop: the same verbs, each waiting for its answer.
+
+    with SyncEngine() as engine:
+        engine.register("reserve", reserve)
+        engine.publish(Flow("order").step("reserve", "reserve").build())
+        instance = engine.start("order", {"amount": 5}, key="order-17")
+        with engine.worker():
+            instance = engine.wait(instance.id)
+
+There is one engine, the asynchronous one; it runs on a loop in a thread of its own, so leases and timers go on while
+the program does something else. A verb hands its coroutine to that loop and serves its own thread meanwhile: what has
+to happen on a connection with blocking calls (`conn=`) happens in the thread that brought the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import wraps
+from queue import SimpleQueue
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.process.loop import run
+from holdfast.store.connections import RUN_THERE
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _verb(
+    verb: Callable[Concatenate[Engine, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SyncEngine, P], R]:
+    @wraps(verb)
+    def call(self: SyncEngine, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.run(verb(self.engine, *args, **kwargs))
+
+    return call
+
+
+class SyncEngine:
+    """`engine` is the asynchronous engine inside; its verbs may only be awaited on its own loop."""
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        org: str | None = None,
+        options: Options | None = None,
+        direct_dsn: str | None = None,
+        pooled: bool | None = None,
+        app: str | None = None,
+    ) -> None:
+        self.engine = Engine(dsn, org=org, options=options, direct_dsn=direct_dsn, pooled=pooled, app=app)
+        self.handler = self.engine.handler
+        self.register = self.engine.register
+        self.call = self.engine.call
+        self.effect = self.engine.effect
+        self.register_effect = self.engine.register_effect
+        self.use = self.engine.use
+        self.openapi = self.engine.openapi
+        self.load_invokers = self.engine.load_invokers
+        self._loop = _LoopThread()
+        self._is_view = False  # the loop is another's to start and to stop
+
+    def for_org(self, org: str) -> SyncEngine:
+        """The same engine for another organisation: a view that shares all of it and costs nothing to make."""
+        view = object.__new__(SyncEngine)
+        view.__dict__ = {**self.__dict__, "engine": self.engine.for_org(org), "_is_view": True}
+        return view
+
+    def __enter__(self) -> SyncEngine:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        if not self._is_view:
+            self._loop.start()
+        try:
+            self.run(self.engine.open())
+        except BaseException:
+            self._stop()
+            raise
+
+    def close(self) -> None:
+        if self._loop.is_running:
+            try:
+                self.run(self.engine.close())
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        if not self._is_view:
+            self._loop.stop()
+
+    @property
+    def dsn(self) -> str:
+        return self.engine.dsn
+
+    @property
+    def org(self) -> str:
+        return self.engine.org
+
+    publish = _verb(Engine.publish)
+    publish_many = _verb(Engine.publish_many)
+    start = _verb(Engine.start)
+    start_and_settle = _verb(Engine.start_and_settle)
+    start_many = _verb(Engine.start_many)
+    advance = _verb(Engine.advance)
+    advance_and_settle = _verb(Engine.advance_and_settle)
+    descriptor = _verb(Engine.descriptor)
+    describe_list = _verb(Engine.describe_list)
+    signal = _verb(Engine.signal)
+    signal_key = _verb(Engine.signal_key)
+    cancel = _verb(Engine.cancel)
+    abort = _verb(Engine.abort)
+    suspend = _verb(Engine.suspend)
+    resume = _verb(Engine.resume)
+    force_fail = _verb(Engine.force_fail)
+    reschedule = _verb(Engine.reschedule)
+    cancel_timer = _verb(Engine.cancel_timer)
+    dead_letters = _verb(Engine.dead_letters)
+    find_dead_letters = _verb(Engine.find_dead_letters)
+    dead_letter = _verb(Engine.dead_letter)
+    requeue = _verb(Engine.requeue)
+    replay_dead_letters = _verb(Engine.replay_dead_letters)
+    discard_dead_letters = _verb(Engine.discard_dead_letters)
+    runtime = _verb(Engine.runtime)
+    get = _verb(Engine.get)
+    steps = _verb(Engine.steps)
+    events = _verb(Engine.events)
+    list = _verb(Engine.list)
+    find = _verb(Engine.find)
+    instances_by_id = _verb(Engine.instances_by_id)
+    flows = _verb(Engine.flows)
+    page_flows = _verb(Engine.page_flows)
+    page_versions = _verb(Engine.page_versions)
+    flow = _verb(Engine.flow)
+    statistics = _verb(Engine.statistics)
+    wait = _verb(Engine.wait)
+    settle = _verb(Engine.settle)
+    standing = _verb(Engine.standing)
+    drain = _verb(Engine.drain)
+    stuck = _verb(Engine.stuck)
+    reenqueue = _verb(Engine.reenqueue)
+    rebuild = _verb(Engine.rebuild)
+    migrate = _verb(Engine.migrate)
+    revert_migration = _verb(Engine.revert_migration)
+    rerun = _verb(Engine.rerun)
+    maintain = _verb(Engine.maintain)
+    workers = _verb(Engine.workers)
+    all_dead_letters = _verb(Engine.all_dead_letters)
+    doctor = _verb(Engine.doctor)
+    effects = _verb(Engine.effects)
+    list_effects = _verb(Engine.list_effects)
+    get_effect = _verb(Engine.get_effect)
+    replay_effect = _verb(Engine.replay_effect)
+    tasks = _verb(Engine.tasks)
+    inbox = _verb(Engine.inbox)
+    tasks_about = _verb(Engine.tasks_about)
+    task = _verb(Engine.task)
+    task_events = _verb(Engine.task_events)
+    claim = _verb(Engine.claim)
+    release = _verb(Engine.release)
+    assign = _verb(Engine.assign)
+    delegate = _verb(Engine.delegate)
+    decide = _verb(Engine.decide)
+
+    @contextmanager
+    def worker(self, **options: Any) -> Generator[None]:
+        """Run handlers in this process for as long as the block lasts."""
+        working = self.engine.worker(**options)
+        self.run(_awaited(working.__aenter__))
+        try:
+            yield
+        finally:
+            self.run(_awaited(lambda: working.__aexit__(None, None, None)))
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._loop.soon(self.engine.wake)
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine on the engine's loop and wait for its result."""
+        if not self._loop.is_running or self._loop.is_here:
+            work.close()
+            raise _closed() if not self._loop.is_running else _inside()
+        errands = _Errands()
+        token = RUN_THERE.set(errands.send)
+        try:
+            result = self._loop.submit(work)
+        finally:
+            RUN_THERE.reset(token)
+        result.add_done_callback(errands.end)
+        try:
+            errands.serve()
+        except BaseException:
+            result.cancel()
+            raise
+        return result.result()
+
+
+class _Errands:
+    """What a coroutine needs done in the thread that waits for it."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._over = False
+
+    def serve(self) -> None:
+        while (errand := self._queue.get()) is not None:
+            errand()
+
+    def end(self, _: object) -> None:
+        self._over = True
+        self._queue.put(None)
+
+    async def send(self, function: Callable[[], Any]) -> Any:
+        if self._over:  # tasks that outlive the verb that made them inherit this
+            return function()
+        done: Future[Any] = Future()
+
+        def errand() -> None:
+            try:
+                done.set_result(function())
+            except Exception as failure:
+                done.set_exception(failure)
+
+        self._queue.put(errand)
+        return await asyncio.wrap_future(done)
+
+
+async def _awaited(step: Callable[[], Any]) -> Any:
+    return await step()
+
+
+class _LoopThread:
+    """A thread with an event loop that runs until it is told to stop."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def is_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def start(self) -> None:
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=lambda: run(self._stay(ready)), name="holdfast-loop", daemon=True)
+        self._thread.start()
+        ready.result()
+
+    def stop(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._loop.call_soon_threadsafe(self._end.set)
+            thread.join()
+
+    def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def soon(self, function: Callable[[], None]) -> None:
+        if self.is_running:
+            self._loop.call_soon_threadsafe(function)
+
+    async def _stay(self, ready: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        ready.set_result(None)
+        await self._end.wait()
+
+
+def _closed() -> HoldfastError:
+    return HoldfastError(
+        "The engine is not open.", code="ENGINE_CLOSED", hint="Use it inside `with SyncEngine() as engine:`."
+    )
+
+
+def _inside() -> HoldfastError:
+    return HoldfastError(
+        "An async handler would block the loop it runs on.",
+        code="SYNC_INSIDE_LOOP",
+        hint="Await the verbs of `engine.engine` there, or write the handler as a plain function.",
+    )

@@ -1,0 +1,1 @@
+"""Operations: dead letters, migration, re-run, rebuild, stuck instances, upkeep."""

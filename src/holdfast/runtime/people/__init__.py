@@ -1,0 +1,1 @@
+"""People: advancing workflows, inboxes, forms, and what each person may see."""

@@ -1,0 +1,1 @@
+"""A process of the engine: event loop, garbage collector, pauses."""

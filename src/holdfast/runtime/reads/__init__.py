@@ -1,0 +1,1 @@
+"""Views of a caller: instances, searches, timelines, statistics."""

@@ -1,0 +1,1 @@
+"""JSON Schema checks, bounded in time."""

@@ -1,0 +1,1 @@
+"""Telemetry: spans, metrics, incidents."""

@@ -1,0 +1,149 @@
+"""Incidents: one log line and one count for every failure, with the place, the error and the consequence.
+
+Incidents of a decision are read off its events, after the COMMIT was answered and acted upon
+(`runtime/telemetry/incident_lines.py`). Decisions that can bring no failure are recognised by their kind alone, so a
+success pays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from holdfast.core.model.decision import Decision
+from holdfast.core.model.signals import WorkDone, WorkFailed
+from holdfast.core.model.state import Instance
+from holdfast.logs import logger
+from holdfast.runtime.telemetry.flow_counts import FlowCounts
+from holdfast.runtime.telemetry.incident_lines import Line, lines_of, short, traceback_of
+from holdfast.store.pg.wire import read_int
+
+if TYPE_CHECKING:
+    from holdfast.runtime.commit.batch import Plan
+    from holdfast.runtime.commit.items import Item
+    from holdfast.runtime.worker.context import Job
+    from holdfast.store.queue.work import Takeover
+
+QUIET: Final = frozenset({"begin", "advance", "finish", "plan", "undo"})  # plain decisions without a failure
+
+log = logger("holdfast.incidents")
+
+Rows = list[list[Any]]
+
+
+class Incidents:
+    """Counter and log of failures, by flow and step."""
+
+    def __init__(self, home: str) -> None:
+        self.calls_failed = FlowCounts(home, names=2)  # by flow and step
+        self.instances_stopped = FlowCounts(home)  # by flow and status: failed, or put aside by the engine
+        self.letters = FlowCounts(home)  # by flow
+        self.takeovers = 0
+        self.leases_lost = 0
+
+    def committed(self, plan: Plan, loud: list[Decision]) -> None:
+        """Log and count committed decisions that are not `QUIET`. A failure in here must not harm the follow-up of a
+        commit.
+        """
+        try:
+            for decision in loud:
+                program = plan.catalog.known(decision.instance.definition)
+                for line in lines_of(decision, program, decision.instance.updated):
+                    self._count(line, decision.instance)
+                    _write(line, decision)
+            for queued, reason, error in plan.buried:
+                instance = plan.locked.instances.get(queued.instance)
+                flow, tenant = ("", "") if instance is None else (instance.flow, instance.org)
+                told = f"{reason}: {error.message}"
+                self._signal_buried(queued.instance, flow, tenant, queued.kind, queued.attempts + 1, told)
+            for item in plan.stale:
+                self.came_late(item, plan.locked.instances.get(item.instance))
+        except Exception:
+            log.exception("Incidents of a commit could not be logged")
+
+    def signals_buried(self, instance: bytes, rows: Rows, error: str) -> None:
+        """Log buried signals; rows are the answer of `bury_signals`."""
+        for flow, org, kind, attempts in rows:
+            self._signal_buried(instance, flow.decode(), org.decode(), kind.decode(), read_int(attempts), error)
+
+    def _signal_buried(self, instance: bytes, flow: str, tenant: str, kind: str, attempt: int, error: str) -> None:
+        self.letters.add(tenant, flow)
+        _say(
+            logging.ERROR, "Dead letter opened: a signal cannot be applied",
+            flow=flow, instance=instance, tenant=tenant, signal=kind, attempt=attempt, error=short(error),
+            next="dead letter",
+        )  # fmt: skip
+
+    def steps_buried(self, instance: bytes, rows: Rows, error: str) -> None:
+        """Log buried steps; rows are the answer of `bury_work`."""
+        for flow, org, step, attempts in rows:
+            self.letters.add(org.decode(), flow.decode())
+            _say(
+                logging.ERROR, "Dead letter opened: a result cannot be stored",
+                flow=flow.decode(), step=step.decode(), instance=instance, tenant=org.decode(),
+                attempt=read_int(attempts), error=short(error), next="dead letter",
+            )  # fmt: skip
+
+    def taken_over(self, found: Iterable[Takeover]) -> None:
+        for one in found:
+            self.takeovers += 1
+            _say(
+                logging.WARNING, "Step taken over: its worker's lease is over, or its attempt had no time left",
+                flow=one.flow, step=one.step, instance=one.instance, tenant=one.org, attempt=one.calls,
+                error="LEASE_LOST", next="back in its queue",
+            )  # fmt: skip
+
+    def lease_lost(self, running: Iterable[Job]) -> None:
+        """A lease ran out while these calls were running here."""
+        self.leases_lost += 1
+        for job in running:
+            _say(
+                logging.WARNING, "Lease lost while the step ran",
+                flow=job.flow, step=job.place.id, instance=job.instance, tenant=job.org, attempt=job.calls,
+                error="LEASE_LOST", next="its result is refused, another worker takes the step over",
+            )  # fmt: skip
+
+    def came_late(self, item: Item, instance: Instance | None) -> None:
+        """Log a refused result: the step has ended without it, or has passed to another worker."""
+        signal = item.signal
+        attempt = signal.calls if isinstance(signal, WorkDone | WorkFailed) else None
+        _say(
+            logging.WARNING, "Result came too late: its step is over or leased to another worker",
+            flow=None if instance is None else instance.flow, step=_step_of(item, instance), instance=item.instance,
+            tenant=None if instance is None else instance.org, attempt=attempt, error="LEASE_LOST",
+            next="the result is dropped",
+        )  # fmt: skip
+
+    def _count(self, line: Line, instance: Instance) -> None:
+        if line.kind == "call":
+            self.calls_failed.add(instance.org, instance.flow, line.step or "")
+        elif line.kind == "stopped":
+            self.instances_stopped.add(instance.org, instance.flow, line.status)
+        elif line.kind == "letter":
+            self.letters.add(instance.org, instance.flow)
+
+
+def _step_of(item: Item, instance: Instance | None) -> str | None:
+    signal = item.signal
+    if instance is None or not isinstance(signal, WorkDone | WorkFailed):
+        return None
+    tokens = (*instance.state.tokens.values(), *instance.state.ghosts.values())
+    return next((token.node for token in tokens if token.step == signal.step), None)
+
+
+def _write(line: Line, decision: Decision) -> None:
+    instance = decision.instance
+    about: dict[str, Any] = {
+        "flow": instance.flow, "step": line.step, "instance": instance.id, "tenant": instance.org,
+        "attempt": line.attempt, "error": line.error, "next": line.next,
+    }  # fmt: skip
+    _say(line.level, line.what, **about)
+    if line.kind == "call" and log.isEnabledFor(logging.DEBUG) and (trace := traceback_of(decision, line)):
+        _say(logging.DEBUG, f"Traceback of the failed call: {trace}", **about)
+
+
+def _say(level: int, what: str, *, instance: bytes, **about: Any) -> None:
+    extra = {"instance": str(UUID(bytes=instance)), **{name: value for name, value in about.items() if value}}
+    log.log(level, "%s", what, extra=extra)

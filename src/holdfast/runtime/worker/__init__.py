@@ -1,0 +1,1 @@
+"""The worker: leases work, calls handlers, reports results."""

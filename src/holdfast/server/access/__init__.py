@@ -1,0 +1,1 @@
+"""Access: who a caller is, what they may see and do."""

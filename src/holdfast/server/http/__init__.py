@@ -1,0 +1,1 @@
+"""HTTP as such: connections, gate, problems, entity tags, pages, streams."""

@@ -1,0 +1,1 @@
+"""Administration: schema, upkeep, repair and diagnosis over a connection of its own."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, sessions, transactions, statements and the wire format."""

@@ -1,0 +1,1 @@
+"""The queue: work, signals and timers, and the workers that lease them."""

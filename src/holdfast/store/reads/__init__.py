@@ -1,0 +1,1 @@
+"""Queries for users: instances, steps and flows."""

@@ -1,6 +1,0 @@
--- Keep events that came before anything waits for them.
-insert into holdfast.inbox (instance_id, bucket, id, org_id, event, payload, actor, created_at, expires_at)
-select u.* from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[],
-    $8::timestamptz[], $9::timestamptz[])
-    as u(instance, bucket, id, org, event, payload, actor, created_at, expires_at)
-on conflict do nothing

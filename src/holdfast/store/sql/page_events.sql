@@ -1,6 +1,0 @@
--- A page of the audit trail of one instance, oldest first.
-select t.version, t.ordinal, t.type, t.node, t.token, t.actor, t.detail, t.created_at
-from holdfast.events t
-where t.instance_id = $1::uuid and t.bucket = $2::smallint and t.org_id = $3::text
-    and (t.created_at, t.version, t.ordinal) > ($4::timestamptz, $5::bigint, $6::smallint)
-order by t.created_at, t.version, t.ordinal limit $7::bigint
