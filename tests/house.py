@@ -181,10 +181,14 @@ def components(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
             del stack[stack.index(name) :]
             found.append(group)
 
+    limit = sys.getrecursionlimit()
     sys.setrecursionlimit(10_000)
-    for name in edges:
-        if name not in index:
-            visit(name)
+    try:
+        for name in edges:
+            if name not in index:
+                visit(name)
+    finally:
+        sys.setrecursionlimit(limit)
     return found
 
 

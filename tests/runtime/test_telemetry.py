@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,7 @@ from holdfast.doors.saga import Flow
 from holdfast.doors.saga.lowering import lower
 from holdfast.graph.compile import compile_graph
 from holdfast.runtime.telemetry.spans import Telemetry
+from holdfast.runtime.worker.background import Reader
 from holdfast.runtime.worker.context import Context, Job
 
 INSTANCE = UUID("01920000-0000-7000-8000-000000000007")
@@ -43,12 +45,13 @@ def telemetry(provider: TracerProvider) -> Telemetry:
     return Telemetry(provider)
 
 
+UNREAD = cast("Reader", None)  # nothing here asks a call about its instance
 PROGRAM = link(compile_graph(lower(Flow("order").step("reserve", "work").step("ship", "work").build())), b"")
 
 
 def call_of(node: str = "reserve", attempt: int = 1) -> Context:
     job = Job(INSTANCE.bytes, "acme", "order", "0", 3, INSTANCE.bytes, 1, attempt, PROGRAM.places[node], b"{}")
-    return Context(job, is_lost=lambda: False)
+    return Context(job, is_lost=lambda: False, reader=UNREAD)
 
 
 def only(exporter: InMemorySpanExporter) -> ReadableSpan:

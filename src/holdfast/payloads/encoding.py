@@ -126,19 +126,20 @@ def _utf8(data: bytes | str, place: str) -> bytes:
 
 def _refuse_json(raw: bytes, place: str, problem: str) -> NoReturn:
     """Say why: the lenient parser of the standard library reads NaN and half characters, the walk then names them."""
+    # Asked first: where the parser's own recursion ends depends on the process.
+    if is_deep(raw, 2 * MAX_DEPTH):
+        raise PayloadError(
+            f"{place} is nested deeper than {MAX_DEPTH} levels.",
+            code="PAYLOAD_TOO_DEEP",
+            hint="Flatten it.",
+            place=place,
+        )
     try:
         check(json.loads(raw.decode(), parse_int=_bounded_integer), place)
     except json.JSONDecodeError as error:
         problem = f"{error.msg} at line {error.lineno}, column {error.colno}"
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8"
-    except RecursionError:
-        raise PayloadError(
-            f"{place} is nested deeper than {MAX_DEPTH} levels.",
-            code="PAYLOAD_TOO_DEEP",
-            hint="Flatten it.",
-            place=place,
-        ) from None
     raise PayloadError(
         f"{place} is not JSON: {problem}.",
         code="PAYLOAD_NOT_JSON",
