@@ -33,7 +33,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call by name to the consumers that take it. With an `order` it belongs to a phase, and a gate holds the next."""
+    """A call by name to the consumers that take it. An `order` puts it into a phase, and a gate holds the next one."""
 
     code: str
     type: Literal["gate", "effect"] = GATE
