@@ -12,6 +12,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     is_published: bool = True  # False: made from the contract of an entity
     has_one_end: bool = False  # its end must be the last token's: no end inside a branch
+    needs_end: bool = True  # an end must be reached from every node; else an instance may go round for ever
     checks_input: bool = False  # a start needs an object, or input that fits the schema of the entry
     reads_request: bool = False  # expressions find the facts of the request in the context
     signs_approvals: bool = False  # `approved_by` and `rejected_by` in the data are the engine's own
@@ -39,7 +40,7 @@ STEPS: Final = Rules(
 RULES: Final[dict[str, Rules]] = {
     "saga": SAGA,
     "steps": STEPS,
-    "machine": Rules(),
+    "machine": Rules(needs_end=False),
     "envelope": Rules(is_published=False, has_one_end=True),
     "org_patch": Rules(is_published=False),
     "effective": Rules(is_published=False, has_one_end=True),
