@@ -1,0 +1,1 @@
+"""Machines at run time: what happens around their transitions."""
