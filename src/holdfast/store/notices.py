@@ -42,13 +42,12 @@ WINDOW: Final = 500  # notices that are looked at to find those that fit
 
 
 class NewNotice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A notice to be written. `id` is needed inside a commit only, `detail` is JSON."""
+    """A notice to be written outside of a decision. `detail` is JSON."""
 
     org: str
     code: str
     message: str
     kind: str = ""  # empty: the usual one of the code
-    id: bytes = b""
     instance: bytes | None = None
     consumer: str | None = None
     detail: bytes = b"{}"
@@ -88,12 +87,6 @@ class WantedNotices(msgspec.Struct, frozen=True):
             and (self.instance is None or notice.instance_id == str(UUID(bytes=self.instance)))
             and (self.consumer is None or notice.consumer == self.consumer)
         )
-
-
-def notices_to_insert(notices: Sequence[NewNotice], now: int) -> Query:
-    """The statement of a commit; every notice has its id."""
-    batch = [(n.id, n.org, n.code, n.kind_of_it, n.message, n.instance, n.consumer, n.detail) for n in notices]
-    return SQL.insert_notices.rows(batch, now)
 
 
 async def tell_notices(session: Session, notices: Sequence[NewNotice]) -> None:

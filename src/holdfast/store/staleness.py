@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from holdfast.store.pg.session import Session, rows
-from holdfast.store.pg.statements import SQL, Query
+from holdfast.store.pg.statements import SQL
 from holdfast.store.pg.transaction import PIN
 from holdfast.store.pg.wire import read_int
 
@@ -18,11 +17,6 @@ class Looked(NamedTuple):
 
     instances: int
     notices: int
-
-
-def stale_checks_to_insert(checks: Sequence[tuple[bytes, str, float]], now: int) -> Query:
-    """The statement that begins to look at instances: each with its organisation and its time in seconds."""
-    return SQL.insert_stale_checks.rows([(id, id[15], org, after) for id, org, after in checks], now)
 
 
 async def check_stale(session: Session, limit: int = PAGE) -> Looked:

@@ -1,1 +1,1 @@
-"""Machines at run time: what happens around their transitions."""
+"""Machines: business objects that rest in states and are moved by events."""
