@@ -61,6 +61,7 @@ class Options(msgspec.Struct, frozen=True):
     aging: float | None = AGING  # points of priority that queued work gains per second; 0 or None: none
     race_patience: float = 2.0  # seconds a caller tries again to change what others change
     max_context: int = MAX_CONTEXT_BYTES  # what an instance may keep of what its steps give
+    stale_after: float | None = None  # seconds a machine may rest before that is reported; None: any time
     fast_paths: bool = True  # off: every decision is made and written the general way, with the same outcome
 
 
