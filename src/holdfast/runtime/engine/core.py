@@ -20,6 +20,7 @@ from holdfast.runtime.hooks.middleware import Middleware
 from holdfast.runtime.hooks.rate_limit import RateLimit, check_limits
 from holdfast.runtime.hooks.turnstile import Turnstile
 from holdfast.runtime.machines.board import NoticeBoard
+from holdfast.runtime.machines.refs import Refs
 from holdfast.runtime.ops.operations import Operations
 from holdfast.runtime.races import Races
 from holdfast.runtime.telemetry.backlog import Backlog
@@ -90,6 +91,7 @@ class Base:
         self._turnstile = Turnstile(lambda: self.dsn)
         self.board = NoticeBoard(self._opened, self.org, self._hint)
         self.catalog = Catalog()
+        self.refs = Refs()
         self._stack = contextlib.AsyncExitStack()
         self._worker: Worker | None = None
         self._open = False
