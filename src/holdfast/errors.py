@@ -1,7 +1,7 @@
 """Every error a user can meet, as data: a stable code, a sentence, what to do about it, an HTTP status, an exit code.
 
     HoldfastError
-    ├── DefinitionError        what was written is wrong            (carries diagnostics)
+    ├── DefinitionError        the definition is wrong              (carries diagnostics)
     │   └── ExpressionError    … inside an expression               (carries the position)
     ├── NotFound               no such flow, version, instance, node, handler
     ├── Conflict               right request, wrong moment: other input, other version, already over

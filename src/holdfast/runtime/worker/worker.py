@@ -70,9 +70,17 @@ class Worker:
             dsn, committer, calls, telemetry, self._is_lost, self._parking.give_back, options.calls, reader
         )  # fmt: skip
         self.executor = Executor(
-            handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run, committer.hooks,
-            self._parking.postpone, self._parking.give_back, reader,
-        )  # fmt: skip
+            registry=handlers,
+            concurrency=options.concurrency,
+            deliver=self._deliver,
+            telemetry=telemetry,
+            is_lost=self._is_lost,
+            run_call=self._calls.run,
+            hooks=committer.hooks,
+            postpone=self._parking.postpone,
+            give_back=self._parking.give_back,
+            reader=reader,
+        )
         self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
         self._taking_on, self._reopening = asyncio.Lock(), asyncio.Lock()
         self._pause = min(options.scan, options.lease / 3)
@@ -311,10 +319,20 @@ class Worker:
         self._held[instance.id, dispatch.path] = dispatch.fence
         self.executor.add(
             Job(
-                instance.id, instance.org, instance.flow, dispatch.path, token.hop, dispatch.step, dispatch.fence,
-                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace, plan.worker,
+                instance=instance.id,
+                org=instance.org,
+                flow=instance.flow,
+                path=dispatch.path,
+                hop=token.hop,
+                step=dispatch.step,
+                fence=dispatch.fence,
+                calls=dispatch.calls,
+                place=program.places[dispatch.node],
+                input=dispatch.input,
+                trace=instance.trace,
+                holder=plan.worker,
             )
-        )  # fmt: skip
+        )
 
     def _deliver(self, item: Item) -> None:
         self._committer.add(item)
@@ -452,10 +470,20 @@ class Worker:
             return
         self.executor.add(
             Job(
-                work.instance, work.org, program.name, work.path, work.hop, work.step, work.fence, work.calls, place,
-                work.input, work.trace, worker,
+                instance=work.instance,
+                org=work.org,
+                flow=program.name,
+                path=work.path,
+                hop=work.hop,
+                step=work.step,
+                fence=work.fence,
+                calls=work.calls,
+                place=place,
+                input=work.input,
+                trace=work.trace,
+                holder=worker,
             )
-        )  # fmt: skip
+        )
 
     async def _reopen(self) -> Session:
         """The session, a new one if it is out of step."""
