@@ -122,7 +122,7 @@ def main() -> None:
 
 
 def _wants_json() -> bool:
-    """As it was typed: a command that failed may not have got as far as reading its options."""
+    """Look for `--json` among the arguments: a failed command may not have read its options."""
     return "--json" in sys.argv[1:]
 
 

@@ -1,4 +1,4 @@
-"""`holdfast dlq`, also called `dead-letters`: what was given up on. The organisation is HOLDFAST_ORG."""
+"""`holdfast dlq`, also called `dead-letters`: list, show, replay and discard. The organisation is HOLDFAST_ORG."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _list_all(filter: LetterFilter, after: str | None, limit: int, *, json: bool
 def show_letter(
     id: Annotated[str, typer.Argument(metavar="LETTER", help="The letter's id.")], json: Json = False
 ) -> None:
-    """One letter with its envelope, error, worker and, if it is resolved, by whom and why."""
+    """Show one letter: envelope, error, worker and, if it is resolved, the actor and the reason."""
     with place() as engine:
         letter = engine.dead_letter(id)
     facts = _plain(letter)

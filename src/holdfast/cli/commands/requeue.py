@@ -1,4 +1,4 @@
-"""`holdfast requeue`: what failed for good runs again, with the same input or a corrected one."""
+"""`holdfast requeue`: run dead letters again, with the same input or a corrected one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def requeue(
 
 
 def _given(input: str | None, inputs: str | None) -> dict[str, Any]:
-    """By letter; what is given for the only one, whichever it is, under the empty name."""
+    """Map letters to their new inputs. The input for a single letter has the empty name."""
     if input is not None and inputs is not None:
         raise Refused("An input is given twice.", code="INPUT_FOR_MANY", hint="Use --input or --inputs.")
     if inputs is None:

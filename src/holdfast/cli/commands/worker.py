@@ -59,7 +59,7 @@ def worker(
     json: Annotated[bool, typer.Option("--json", help="Say in JSON that it is ready.")] = False,
     lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run the handlers of APP until told to leave.
+    """Run the handlers of APP until it is stopped.
 
     SIGTERM or Ctrl-C lets it drain: running handlers finish, their results are stored, steps not yet begun go back to
     the queue. A second signal ends it at once.

@@ -162,9 +162,9 @@ def is_overtaken(signal: Signal, refusal: HoldfastError) -> bool:
 
 
 def is_repeated(signal: Signal, instance: Instance, refusal: HoldfastError, *, taken_back: bool) -> bool:
-    """Recognise a signal that asks for what is so already, or for what a rollback does or has done.
+    """Recognise a signal whose effect is already there, or is that of a rollback.
 
-    The cancel or abort of a sub-flow that has ended meanwhile is no failure either: its parent is told how it ended.
+    The cancel or abort of a sub-flow that has ended meanwhile is no failure either: its parent learns of the end.
     """
     code = refusal.code
     if isinstance(signal, Suspend | Resume):
@@ -186,10 +186,17 @@ async def _start_child(plan: Plan, session: Session, parent: Instance, child: Ch
         return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
     plan.children.append(
         ChildStart(
-            child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token,
-            parent.trace,
+            id=child.id,
+            org=parent.org,
+            definition=found.id,
+            flow=found.name,
+            flow_version=found.version,
+            input=child.input,
+            parent=parent.id,
+            parent_token=child.token,
+            trace=parent.trace,
         )
-    )  # fmt: skip
+    )
     return None
 
 

@@ -89,7 +89,7 @@ class Starting(Reading):
         partition_id: str | None = None,
         correlation_id: str | None = None,
     ) -> Standing:
-        """As `start`; answered once the workflow rests, or when the seconds of `timeout` are over."""
+        """Start, and return once the workflow rests, or when the seconds of `timeout` are over."""
         told = attributes_of(None, partition_id, correlation_id)
         start = await self._prepared(flow, input, key, None, None, told, by, capabilities)
         with self.committer.snapshots.watch(start.id) as news:
@@ -124,7 +124,17 @@ class Starting(Reading):
             await check_start(definition.program, raw, capabilities)
         extra = None if attributes is None else take_payload(attributes, "the attributes", flow)
         id = new_id(self.org, key, business_key)
-        return Start(id, self.org, definition, raw, key, business_key, extra, by, None)
+        return Start(
+            id=id,
+            org=self.org,
+            definition=definition,
+            input=raw,
+            key=key,
+            business_key=business_key,
+            attributes=extra,
+            created_by=by,
+            trace=None,
+        )
 
     async def _store(self, start: Start, partition: str | None, correlation: str | None) -> Instance:
         with self.telemetry.start(start.definition.name):
@@ -169,7 +179,17 @@ class Starting(Reading):
             trace = self.telemetry.current_trace()
             given = keys or [None] * len(values)
             starts = (
-                Start(id, self.org, definition, value, key, None, None, by, trace)
+                Start(
+                    id=id,
+                    org=self.org,
+                    definition=definition,
+                    input=value,
+                    key=key,
+                    business_key=None,
+                    attributes=None,
+                    created_by=by,
+                    trace=trace,
+                )
                 for id, value, key in zip(new_ids(self.org, given), values, given, strict=True)
             )
             stored = await self._starter.start_many(starts, pending)
@@ -181,9 +201,19 @@ class Starting(Reading):
         definition = start.definition
         data = start.input if start.input[:1] == b"{" else b"{}"
         fresh = Snapshot(
-            start.id, start.org, definition.id, definition.name, definition.version, 0, InstanceStatus.PENDING, EMPTY,
-            data, trace=start.trace, partition=partition, correlation=correlation,
-        )  # fmt: skip
+            id=start.id,
+            org=start.org,
+            definition=definition.id,
+            flow=definition.name,
+            flow_version=definition.version,
+            version=0,
+            status=InstanceStatus.PENDING,
+            state=EMPTY,
+            data=data,
+            trace=start.trace,
+            partition=partition,
+            correlation=correlation,
+        )
         item = Item(
             start.id,
             Started(start.input),

@@ -7,9 +7,9 @@
         with engine.worker():
             instance = engine.wait(instance.id)
 
-There is one engine, the asynchronous one; it runs on a loop in a thread of its own, so leases and timers go on while
-the program does something else. A verb hands its coroutine to that loop and serves its own thread meanwhile: what has
-to happen on a connection with blocking calls (`conn=`) happens in the thread that brought the connection.
+There is one engine, the asynchronous one; it runs on a loop in a thread of its own, so leases and timers work while
+the program does something else. A verb hands its coroutine to that loop and serves its own thread meanwhile: blocking
+calls on a connection (`conn=`) run in the thread that brought the connection.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _verb(
 
 
 class SyncEngine:
-    """`engine` is the asynchronous engine inside; its verbs may only be awaited on its own loop."""
+    """An engine with blocking verbs. `engine` is the asynchronous one inside; await its verbs on its own loop only."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class SyncEngine:
 
 
 class _Errands:
-    """What a coroutine needs done in the thread that waits for it."""
+    """Errands of a coroutine in the thread that waits for it."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -243,7 +243,7 @@ async def _awaited(step: Callable[[], Any]) -> Any:
 
 
 class _LoopThread:
-    """A thread with an event loop that runs until it is told to stop."""
+    """A thread with an event loop that runs until `stop`."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None

@@ -316,7 +316,7 @@ def _item(job: Job) -> Item:
 
 
 def _answered(decision: Decision) -> dict[str, bytes]:
-    """What steps have answered in this transaction: no read can find it yet."""
+    """The results of steps in this transaction, which no read can find yet."""
     at_once = [step for step in decision.opened if step.closed and step.behaviour in ANSWERING]
     ended = sorted([*decision.closed, *at_once], key=lambda step: (step.version, step.ordinal))
     return {s.node: s.output for s in ended if s.output is not None and s.status is StepStatus.COMPLETED}
