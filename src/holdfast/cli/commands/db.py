@@ -43,7 +43,7 @@ def stop(directory: Directory = None, json: Json = False) -> None:
 
 @db.command()
 def status(directory: Directory = None, json: Json = False) -> None:
-    """Check that the database answers with the schema of this release. Exit code 3: the embedded server does not run."""
+    """Check that the database has the schema of this release. Exit code 3: the embedded server does not run."""
     address = Settings.from_environment().dsn
     if address and directory is None:
         show({"server": "given", "running": True, **_schema(address), "dsn": without_password(address)}, json=json)
