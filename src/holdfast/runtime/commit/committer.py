@@ -13,16 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from uuid import uuid4
 
-import msgspec
-
 from holdfast.core.model.decision import Decision, Dispatch
 from holdfast.core.model.signals import WorkDone, WorkFailed
 from holdfast.core.model.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.logs import logger
-from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.commit.batch import KEEP_SECONDS, Plan
+from holdfast.runtime.commit.batch import Plan
 from holdfast.runtime.commit.clock import DatabaseClock
 from holdfast.runtime.commit.crash_guard import Caution
 from holdfast.runtime.commit.failures import Mishaps
@@ -30,6 +27,7 @@ from holdfast.runtime.commit.follow_ups import plan_known_rollbacks, plan_rollba
 from holdfast.runtime.commit.history_cache import Trails
 from holdfast.runtime.commit.instance_cache import Outcome, Snapshots
 from holdfast.runtime.commit.items import Item
+from holdfast.runtime.commit.options import Counters, Options
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.telemetry.incidents import QUIET, Incidents
 from holdfast.runtime.telemetry.timeouts import Timeouts
@@ -38,7 +36,7 @@ from holdfast.store.pg.connect import pauses
 from holdfast.store.pg.partitions import Months
 from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, Disconnected, Session
 from holdfast.store.pg.transaction import clock_of, pin_impatiently
-from holdfast.store.queue.work import AGING, weight_of_a_point
+from holdfast.store.queue.work import weight_of_a_point
 
 log = logger("holdfast.commit")
 
@@ -47,27 +45,6 @@ LOOKS = 3  # times the linger a lane waits for more
 BUSY_PAUSE = 0.005
 BUSY_PATIENCE = 1.0
 RECONNECT_PAUSE = 0.25
-
-
-class Options(msgspec.Struct, frozen=True):
-    """Settings of the committer. The defaults were measured, see docs/benchmarks.md."""
-
-    lanes: int = 2
-    batch: int = 256
-    share: int = 32  # a lane takes at least this many, if there are
-    linger: float = 0.002
-    keep_early: float = KEEP_SECONDS  # how long events wait for their wait
-    aging: float | None = AGING  # points of priority that queued work gains per second; 0 or None: none
-    race_patience: float = 2.0  # seconds a caller tries again to change what others change
-    max_context: int = MAX_CONTEXT_BYTES  # what an instance may keep of what its steps give
-    fast_paths: bool = True  # off: every decision is made and written the general way, with the same outcome
-
-
-class Counters(msgspec.Struct):
-    commits: int = 0
-    steps: int = 0
-    retried: int = 0
-    rejected: int = 0
 
 
 class Committer:

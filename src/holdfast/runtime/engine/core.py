@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.commit.committer import Committer, Options
+from holdfast.runtime.commit.committer import Committer
+from holdfast.runtime.commit.options import Options
 from holdfast.runtime.commit.starter import Starter
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.kinds import Kind, Kinds

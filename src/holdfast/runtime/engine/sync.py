@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.process.loop import run
 from holdfast.store.connections import RUN_THERE
