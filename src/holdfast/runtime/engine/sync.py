@@ -38,7 +38,7 @@ def _verb(
 ) -> Callable[Concatenate[SyncEngine, P], R]:
     @wraps(verb)
     def call(self: SyncEngine, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.run(verb(self.engine, *args, **kwargs))
+        return self.wait_for(verb(self.engine, *args, **kwargs))
 
     return call
 
@@ -85,7 +85,7 @@ class SyncEngine:
         if not self._is_view:
             self._loop.start()
         try:
-            self.run(self.engine.open())
+            self.wait_for(self.engine.open())
         except BaseException:
             self._stop()
             raise
@@ -93,7 +93,7 @@ class SyncEngine:
     def close(self) -> None:
         if self._loop.is_running:
             try:
-                self.run(self.engine.close())
+                self.wait_for(self.engine.close())
             finally:
                 self._stop()
 
@@ -112,6 +112,7 @@ class SyncEngine:
     publish = _verb(Engine.publish)
     publish_many = _verb(Engine.publish_many)
     start = _verb(Engine.start)
+    run = _verb(Engine.run)
     start_and_settle = _verb(Engine.start_and_settle)
     start_many = _verb(Engine.start_many)
     advance = _verb(Engine.advance)
@@ -178,17 +179,17 @@ class SyncEngine:
     def worker(self, **options: Any) -> Generator[None]:
         """Run handlers in this process for as long as the block lasts."""
         working = self.engine.worker(**options)
-        self.run(_awaited(working.__aenter__))
+        self.wait_for(_awaited(working.__aenter__))
         try:
             yield
         finally:
-            self.run(_awaited(lambda: working.__aexit__(None, None, None)))
+            self.wait_for(_awaited(lambda: working.__aexit__(None, None, None)))
 
     def wake(self) -> None:
         """Look for work now."""
         self._loop.soon(self.engine.wake)
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
+    def wait_for(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the engine's loop and wait for its result."""
         if not self._loop.is_running or self._loop.is_here:
             work.close()
