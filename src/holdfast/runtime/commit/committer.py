@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
 from uuid import uuid4
 
-from holdfast.core.model.decision import Decision, Dispatch
+from holdfast.core.model.decision import Decision
 from holdfast.core.model.signals import WorkDone, WorkFailed
 from holdfast.core.model.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
@@ -28,6 +27,7 @@ from holdfast.runtime.commit.history_cache import Trails
 from holdfast.runtime.commit.instance_cache import Outcome, Snapshots
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.commit.options import Counters, Options
+from holdfast.runtime.commit.port import Port
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.telemetry.incidents import QUIET, Incidents
 from holdfast.runtime.telemetry.timeouts import Timeouts
@@ -48,7 +48,7 @@ RECONNECT_PAUSE = 0.25
 
 
 class Committer:
-    def __init__(self, dsn: str, catalog: Catalog, options: Options, home: str) -> None:
+    def __init__(self, dsn: str, catalog: Catalog, options: Options, home: str, port: Port) -> None:
         self.dsn = dsn
         self.catalog = catalog
         self.options = options
@@ -59,11 +59,7 @@ class Committer:
         self.clock = DatabaseClock()
         self.months = Months()
         self.worker: bytes | None = None
-        self.leases: Callable[[Dispatch], bool] = lambda _: False
-        self.room: Callable[[], int] = lambda: 0  # how many instances with signals a lane may take on
-        self.on_dropped: Callable[[Item], None] = lambda _: None  # a result that will never be committed
-        self.on_commit: Callable[[Plan], None] = lambda _: None
-        self.on_reconnect: Callable[[], None] = lambda: None
+        self.port = port
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
         self.snapshots = Snapshots()
@@ -136,7 +132,7 @@ class Committer:
     async def _lane(self, number: int) -> None:
         options = self.options
         while not self._stopping:
-            room = self.room() - self._claiming if self.signals_ready else 0
+            room = self.port.room() - self._claiming if self.signals_ready else 0
             if not self.buffer and room <= 0:
                 self._wake.clear()
                 await self._wake.wait()
@@ -208,7 +204,7 @@ class Committer:
             for item in items:
                 item.unsure = True
             self._put_back(items)
-            self.on_reconnect()
+            self.port.reconnected()
         finally:
             self._busy -= ids
 
@@ -281,7 +277,7 @@ class Committer:
 
     def _plan(self, locked: Locked) -> Plan:
         options = self.options
-        return Plan(self.catalog, locked, self.worker, self.leases, options.max_context, fast=options.fast_paths)
+        return Plan(self.catalog, locked, self.worker, self.port.leases, options.max_context, fast=options.fast_paths)
 
     async def _write_unlocked(self, session: Session, plan: Plan) -> None:
         begin = [BEGIN, pin_impatiently(session)]
@@ -339,14 +335,14 @@ class Committer:
                     loud.append(decision)
         for item in plan.stale:
             self.counters.rejected += 1
-            self.on_dropped(item)
+            self.port.dropped(item)
         for answer, decision in plan.answers:
             if not answer.done():
                 answer.set_result(_outcome(decision, plan.locked.now))
         for item, refusal in plan.refused:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
-        self.on_commit(plan)
+        self.port.committed(plan)
         if loud or plan.buried or plan.stale:
             self.incidents.committed(plan, loud)
         if plan.locked.signals:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +24,7 @@ from holdfast.runtime.commit.classify import Suspicion, kind_of, way_of
 from holdfast.runtime.commit.instance_cache import Snapshots
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.commit.options import Counters, Options
+from holdfast.runtime.commit.port import Port
 from holdfast.runtime.telemetry.incidents import Incidents
 from holdfast.store.commit.locks import SIGNALS_PER_INSTANCE
 from holdfast.store.pg.reconnecting import REFUSED_HINT
@@ -52,7 +52,7 @@ class Lanes(Protocol):
     incidents: Incidents
     snapshots: Snapshots
     buffer: deque[Item]
-    on_dropped: Callable[[Item], None]
+    port: Port
 
     async def attempt(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int = SIGNALS_PER_INSTANCE
@@ -165,7 +165,7 @@ class Mishaps:
             if isinstance(signal, WorkDone | WorkFailed) and (item.instance, signal.path, signal.fence) in lost:
                 committer.counters.rejected += 1
                 committer.incidents.came_late(item, committer.snapshots.cache.get(item.instance))
-                committer.on_dropped(item)
+                committer.port.dropped(item)
             else:
                 kept.append(item)
         return kept
@@ -208,7 +208,7 @@ class Mishaps:
                 item.answer.set_exception(error)
             elif item.answer is None and not isinstance(item.signal, Started):
                 log.error("Dropped %s of %s: %s", type(item.signal).__name__, item.instance.hex(), error)
-                self._committer.on_dropped(item)
+                self._committer.port.dropped(item)
 
     # --- signals out of the queue ----------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Mishaps:
                 told = f"{failure.code}: {failure.message}"
                 self._committer.incidents.steps_buried(item.instance, buried, told)
                 self._committer.counters.rejected += 1
-                self._committer.on_dropped(item)
+                self._committer.port.dropped(item)
                 return
         await asyncio.sleep(SYSTEMIC_PAUSE)  # its step is still leased to us: forgotten, it would stand there for ever
         self.again([item])

@@ -28,7 +28,7 @@ from holdfast.runtime.telemetry.spans import Telemetry
 from holdfast.runtime.validation import check_org
 from holdfast.runtime.worker.apps import check_app
 from holdfast.runtime.worker.background import Reader
-from holdfast.runtime.worker.cancellation import tell_others
+from holdfast.runtime.worker.cancellation import OtherWorkers
 from holdfast.runtime.worker.handlers import Registry
 from holdfast.runtime.worker.options import take_options
 from holdfast.runtime.worker.wakeups import Notifier
@@ -133,9 +133,8 @@ class Base:
         self._stack.push_async_callback(self._turnstile.close)
         self._stack.push_async_callback(self.hooks.close)
         self.hooks.read_error = partial(read_error, self._session)
-        self.committer = Committer(self.dsn, self.catalog, self.options, self.org)
+        self.committer = Committer(self.dsn, self.catalog, self.options, self.org, OtherWorkers(self._notifier))
         self.committer.hooks = self.hooks
-        self.committer.on_commit = partial(tell_others, self._notifier)
         self._stack.push_async_callback(self.committer.stop)
         await self.committer.start()
         self._open = True
