@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.people.descriptor import Descriptor
     from holdfast.runtime.people.inbox import Inbox
     from holdfast.runtime.people.standing import Standing
+    from holdfast.runtime.people.start_rules import Caller
     from holdfast.runtime.people.summaries import Summaries
     from holdfast.runtime.process.loop import run
     from holdfast.runtime.publishing import Published
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit",
     "Branch",
+    "Caller",
     "Client",
     "Context",
     "DeadLetter",
@@ -122,6 +124,7 @@ __all__ = [
 _HOMES = {
     "Audit": "holdfast.runtime.hooks.audit",
     "Branch": "holdfast.doors.saga.builder",
+    "Caller": "holdfast.runtime.people.start_rules",
     "Client": "holdfast.client",
     "Context": "holdfast.runtime.worker.context",
     "DeadLetter": "holdfast.store.dead_letters",
