@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.hooks.notices import FlowContext
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
+    from holdfast.runtime.machines.machine import Machine
     from holdfast.runtime.ops.dead_letters import LetterFilter, LetterPage, Resolved
     from holdfast.runtime.ops.migration import Migration
     from holdfast.runtime.ops.rebuild import Rebuilt
@@ -84,6 +85,7 @@ __all__ = [
     "LetterFilter",
     "LetterOfTenant",
     "LetterPage",
+    "Machine",
     "Metrics",
     "MetricsCollector",
     "Middleware",
@@ -148,6 +150,7 @@ _HOMES = {
     "LetterFilter": "holdfast.runtime.ops.dead_letters",
     "LetterOfTenant": "holdfast.store.admin.dead_letters",
     "LetterPage": "holdfast.runtime.ops.dead_letters",
+    "Machine": "holdfast.runtime.machines.machine",
     "Metrics": "holdfast.runtime.hooks.metrics",
     "MetricsCollector": "holdfast.runtime.telemetry.metrics",
     "Middleware": "holdfast.runtime.hooks.middleware",
