@@ -201,7 +201,9 @@ class Base:
             take_options(options),
             Reader(self._opened),
         )
-        outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
+        outbox.attach(
+            worker, self.dsn, self.effect_kinds, self.effect_options, self._announce, self.committer.incidents
+        )
         await worker.start()
         self._worker = worker
         try:
