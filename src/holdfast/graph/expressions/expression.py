@@ -12,9 +12,9 @@ from holdfast.graph.expressions.parse import parse
 from holdfast.graph.expressions.tree import Literal as LiteralNode
 from holdfast.graph.expressions.tree import paths
 from holdfast.graph.expressions.types import TypeCheck, declare, reading_path
+from holdfast.graph.expressions.values import LISTS, OBJECT
 
 MOST_RECORDED: Final = 1000  # characters of a value in an audit record, about; a condition may read megabytes
-_KINDS: Final[dict[type[Any], str]] = {str: "text", list: "list", tuple: "list", dict: "object"}
 _NOTHING_DECLARED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -28,7 +28,7 @@ class Expression:
     def record(
         self, scope: Mapping[str, Any], result: Any, chosen_edge_ids: Iterable[str], *, has_values: bool = True
     ) -> dict[str, Any]:
-        """The audit record of one evaluation. A value that is too large for it is told by its kind and length."""
+        """The audit record of one evaluation. A large value is replaced by its kind and length."""
         reads = self.reads if has_values else ()
         return {
             "expression": self.text,
@@ -71,9 +71,9 @@ def _strict(evaluate: Evaluate) -> Evaluate:
 
 
 def _recorded(value: Any) -> Any:
-    kind = _KINDS.get(type(value))
-    if kind is None or _room_after(value, MOST_RECORDED) >= 0:
+    if _room_after(value, MOST_RECORDED) >= 0:
         return value
+    kind = "text" if type(value) is str else "object" if type(value) is OBJECT else "list"
     return {"omitted": kind, "length": len(value)}
 
 
@@ -81,12 +81,12 @@ def _room_after(value: Any, room: int) -> int:
     """Characters that are left of `room` behind the value; the walk ends where none is left."""
     if type(value) is str:
         return room - len(value) - 2
-    if type(value) is dict:
+    if type(value) is OBJECT:
         for name, part in value.items():
             room = _room_after(part, room - len(name) - 4)
             if room < 0:
                 break
-    elif type(value) in (list, tuple):
+    elif type(value) in LISTS:
         for part in value:
             room = _room_after(part, room - 1)
             if room < 0:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdfast.graph.expressions.timestamps import read_moment
 
 OBJECT: Final[type[Any]] = dict
+LIST: Final[type[Any]] = list
 LISTS: Final = frozenset({list, tuple})  # a list literal is a tuple
 WHOLES: Final = frozenset({list, dict})  # values of a scope, which hold no tuples
 NUMBERS: Final = frozenset({int, float})
@@ -53,7 +54,7 @@ def equal_moments(left: Any, right: Any) -> bool:
 def member(item: Any, items: Any) -> bool:
     if type(items) not in LISTS:
         return False
-    if type(items) is list and type(item) is not tuple and item not in items:
+    if type(items) is LIST and type(item) is not tuple and item not in items:
         return False  # as in `equal`
     return any(equal(item, other) for other in items)
 
