@@ -56,7 +56,7 @@ def repeated(named: Iterable[tuple[Hashable, Path]], code: str, findings: Findin
     seen: set[Hashable] = set()
     for name, path in named:
         if name in seen:
-            findings.add(f"MACHINE_{code}", path, f"{name!r} is there twice.")
+            findings.add(f"MACHINE_{code}", path, f"There is another {name!r} before this one.")
         seen.add(name)
 
 
