@@ -190,7 +190,14 @@ def _ordered(shape: Any, value: Any) -> Any:
             given = cast(dict[str, Any], value)
             return {key: _ordered(field, given[key]) for key, field in shape.table.items() if key in given}
         case _:
-            return value
+            return _by_name(value)
+
+
+def _by_name(value: Any) -> Any:
+    """Sort the keys of objects that the format does not know: the store keeps them in an order of its own."""
+    if isinstance(value, dict):
+        return {key: _by_name(item) for key, item in sorted(cast(dict[str, Any], value).items())}
+    return [_by_name(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
 
 
 def require_policy_target(policy: Written) -> str:

@@ -17,9 +17,13 @@ _SUCCESS: Final = "success"
 
 def check_policy(policy: Policy, findings: Findings) -> None:
     """Report the rules that the policy breaks beside any blueprint."""
-    repeated(((each.code, ("params", each.index, "code")) for each in policy.params), "DUPLICATE_PARAM", findings)
     repeated(
-        ((each.state, ("timeouts", each.index, "state")) for each in policy.timeouts), "DUPLICATE_TIMEOUT", findings
+        ((each.code, ("params", each.index, "code")) for each in policy.params), "MACHINE_DUPLICATE_PARAM", findings
+    )
+    repeated(
+        ((each.state, ("timeouts", each.index, "state")) for each in policy.timeouts),
+        "MACHINE_DUPLICATE_TIMEOUT",
+        findings,
     )
     known = {each.code for each in policy.params} if policy.has_all_params else None
     for rule in policy.rules:
