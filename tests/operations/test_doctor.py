@@ -91,7 +91,8 @@ async def test_months_and_the_default_partition(engine: Engine, evidence: Eviden
     await advance(engine, days=100)
     await engine.start("plain")
     await engine.drain(timeout=30)
-    assert await graded(engine, "partitions_ahead") == [(("critical"), t) for t in ("effects", "events", "steps")]
+    monthly = ("ack_consumers", "acks", "effects", "events", "notices", "steps")
+    assert await graded(engine, "partitions_ahead") == [(("critical"), t) for t in monthly]
     assert await graded(engine, "default_partition") == [("warning", "events"), ("warning", "steps")]
     assert await graded(engine, "default_partition", default_critical=2) == [
         ("critical", "events"),

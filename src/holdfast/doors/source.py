@@ -50,6 +50,18 @@ class Source(Protocol):
         ...
 
     @property
+    def content_hash(self) -> str | None:
+        """The hash of a definition whose versions the engine numbers. None: its author numbers it."""
+        return None
+
+    def numbered(self, version: int) -> Source:
+        """Make the same definition under another version, where the engine numbers it."""
+        return self
+
+    def check_follows(self, newest: Source) -> None:
+        """Refuse a definition that cannot follow the newest version, where the engine numbers it."""
+
+    @property
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         """Handlers that came with the definition, to be registered with the engine that publishes it."""
         return {}

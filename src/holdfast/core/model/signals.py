@@ -245,6 +245,35 @@ class Rerun(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
 
 
+class Triggered(msgspec.Struct, frozen=True, gc=False):
+    """An event for a machine. What cannot be applied is an answer and no error."""
+
+    event: str | int  # name or code
+    raw: bytes | None = None
+    expected: int | None = None  # the number of the entry the sender has seen
+    needs_ack: bool = True
+    occurred_at: int | None = None  # when it happened, if that was before now
+
+
+class Acknowledged(msgspec.Struct, frozen=True, gc=False):
+    """A consumer's answer to a fact, or the end of the engine's attempts to get one."""
+
+    ack: bytes
+    at: int  # created_at of the fact
+    consumer: bytes
+    outcome: str  # processed | failed | exhausted | expired
+    message: str | None = None
+    verdict: str | None = None  # of a gate: success | failure
+    then: Triggered | None = None  # the next event, decided in the same commit
+
+
+class GateDone(msgspec.Struct, frozen=True, gc=False):
+    """The answers of a gate's consumers have settled it."""
+
+    gate: bytes  # the fact
+    verdict: str  # success | failure
+
+
 # Signals that may name the version of the instance they are based on.
 CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule, Migrate, Rerun)
 
@@ -271,4 +300,7 @@ Signal = (
     | RequeueMany
     | Migrate
     | Rerun
+    | Triggered
+    | Acknowledged
+    | GateDone
 )
