@@ -10,7 +10,7 @@ from machine_samples import VENDOR, VENDOR_POLICY, blueprint, documents, policy,
 
 from holdfast import Machine, code_of, mermaid_of, picture_of
 from holdfast.doors.machine import MachineSource
-from holdfast.doors.machine.definition import policy_target
+from holdfast.doors.machine.definition import require_policy_target
 from holdfast.doors.registry import load_source, media_types, open_source, receive, source_of
 from holdfast.doors.source import JSON, Source
 from holdfast.errors import DefinitionError, NotFound
@@ -98,9 +98,9 @@ def test_findings_of_files_name_them(tmp_path: object) -> None:
 
 
 def test_a_policy_alone_tells_its_machine() -> None:
-    assert policy_target(VENDOR_POLICY.read_text()) == "vendorregistration"
+    assert require_policy_target(VENDOR_POLICY.read_text()) == "vendorregistration"
     with pytest.raises(DefinitionError, match="MACHINE_KEY_MISSING"):
-        policy_target({"for": {}})
+        require_policy_target({"for": {}})
 
 
 def test_problems_are_data() -> None:

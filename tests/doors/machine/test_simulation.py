@@ -69,7 +69,7 @@ def test_payloads_merge_into_the_context() -> None:
     machine = Machine.load(plan)
     run = machine.simulate([("Go", {"paid": True}), ("End", {"ok": True})], actor="ann", data={"n": 1})
     assert (run.state, run.data) == ("Done", {"n": 1, "paid": True, "ok": True})
-    assert machine.simulate(["Go", ("End", {"ok": True})], actor="ann").entries[-1].reason == "not_applicable"
+    assert machine.simulate(["Go", ("End", {"ok": True})], actor="ann").entries[-1].reason == "condition"
 
 
 @pytest.mark.parametrize(("year", "state"), [(2025, "Open"), (2027, "Done")])

@@ -194,7 +194,7 @@ def _by_name(value: Any) -> Any:
     return [_by_name(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
 
 
-def policy_target(policy: Written) -> str:
+def require_policy_target(policy: Written) -> str:
     """Read a sound policy for the name of the machine it is for."""
     found = read_policy(policy)
     refuse(found.problems)
