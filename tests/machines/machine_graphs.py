@@ -1,4 +1,4 @@
-"""A machine as a graph, moved by plain signals."""
+"""A machine as a graph of plain states, which signals move: here nobody has to be told of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from holdfast import Engine
 CODES = {"submit": 1001, "edit": 1002, "reject": 1003, "approve": 1004, "late": 1010}
 VENDOR: dict[str, Any] = {
     "name": "vendor",
-    "kind": "machine",
     "entry": "draft",
     "policy": {"data": "context"},
     "config": {"environment": "prod", "definition": "vendor", "blueprint": 3, "codes": CODES},
@@ -58,7 +57,9 @@ def watch(dsn: str, id: str, after: float, org: str = "default") -> None:
 
 def check_of(dsn: str, id: str) -> tuple[Any, ...] | None:
     with psycopg.connect(dsn) as db:
-        return db.execute("select told, step_id, due_at from holdfast.stale_checks where instance_id = %s", [id]).fetchone()
+        return db.execute(
+            "select told, step_id, due_at from holdfast.stale_checks where instance_id = %s", [id]
+        ).fetchone()
 
 
 def consumer(dsn: str, name: str, **columns: Any) -> None:

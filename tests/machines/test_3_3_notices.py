@@ -12,9 +12,9 @@ import pytest
 from holdfast import Engine
 from holdfast.core.model.timestamps import from_datetime, seconds
 from holdfast.errors import HoldfastError, NotFound, Refused
-from holdfast.store.notices import KIND_OF, NewNotice, Notice, first_id, notices_to_insert, tell_notices
-from holdfast.store.pg.session import Session
-from holdfast.store.pg.statements import SQL
+from holdfast.store.notices import KIND_OF, NewNotice, Notice, first_id, tell_notices
+from holdfast.store.pg.session import BEGIN, COMMIT, Session
+from holdfast.store.pg.statements import SQL, Query
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,9 @@ async def test_pages_are_newest_first_and_filtered(engine: Engine) -> None:
 
 async def test_the_notices_of_an_instance(engine: Engine) -> None:
     mine, other = UUID(int=1), UUID(int=2)
-    await tell(engine, *(NewNotice(org="default", code="ACK_FAIL", message=str(id), instance=id.bytes) for id in (mine, other)))
+    await tell(
+        engine, *(NewNotice(org="default", code="ACK_FAIL", message=str(id), instance=id.bytes) for id in (mine, other))
+    )
     assert messages((await engine.notices(instance=mine)).items) == [str(mine)]
     assert (await engine.notices(instance=mine, code="ACK_RETRY")).items == []
 
@@ -116,15 +118,14 @@ async def test_a_commit_that_becomes_visible_late_is_not_missed(engine: Engine) 
     slow, quick = await Session.open(engine.dsn), await Session.open(engine.dsn)
     now = from_datetime(datetime.now(UTC))
 
-    def of(moment: int, message: str) -> NewNotice:
-        return NewNotice(org="default", code="ACK_RETRY", message=message, id=first_id(moment)[:15] + b"\1")
+    def of(moment: int, message: str) -> Query:
+        row = first_id(moment)[:15] + b"\1", 1, "default", "ACK_RETRY", "warn", message, None, None, b"{}"
+        return SQL.insert_notices.rows([row], now)
 
     try:
-        from holdfast.store.pg.session import BEGIN, COMMIT
-
         following = engine.follow_notices(after=str(UUID(bytes=first_id(now - seconds(60)))))
-        await slow.run([BEGIN, SQL.use_worker.one(), notices_to_insert([of(now, "early and late")], now)])
-        await quick.once(SQL.use_worker.one(), notices_to_insert([of(now + seconds(3), "late and early")], now))
+        await slow.run([BEGIN, SQL.use_worker.one(), of(now, "early and late")])
+        await quick.once(SQL.use_worker.one(), of(now + seconds(3), "late and early"))
         assert await take(following, 1) == ["late and early"]
         following = engine.follow_notices(after=str(UUID(bytes=first_id(now - seconds(60)))))
         reading = asyncio.create_task(take(following, 2))
@@ -209,7 +210,12 @@ async def test_an_error_of_a_loop_is_written_once_a_minute(engine: Engine) -> No
     engine.board.tell_error("TRIGGER_ERROR", "Another", org="other")
     await engine.board.told()
     [notice] = (await engine.notices()).items
-    assert (notice.code, notice.kind, notice.message, notice.consumer) == ("MONITOR_ERROR", "error", "It broke 0.", "ledger")
+    assert (notice.code, notice.kind, notice.message, notice.consumer) == (
+        "MONITOR_ERROR",
+        "error",
+        "It broke 0.",
+        "ledger",
+    )
     assert notice.detail == {"loop": "deliveries"}
     assert messages((await engine.for_org("other").notices()).items) == ["Another"]
     assert engine.stats().notices == {("MONITOR_ERROR",): 1, ("TRIGGER_ERROR",): 1}
