@@ -70,6 +70,13 @@ class Notice(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class NoticePage(msgspec.Struct, frozen=True):
+    """Notices, and the start of the next page; None when this is the last one."""
+
+    items: list[Notice]
+    next: str | None
+
+
 class WantedNotices(msgspec.Struct, frozen=True):
     """Filter for notices; a field that is None does not filter."""
 
