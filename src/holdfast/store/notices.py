@@ -1,4 +1,4 @@
-"""Notices for operators: written by commits, by the look for instances that stand still, and by background loops.
+"""Notices for operators: written by commits, by the look for stale instances, and by background loops.
 
 The id of a notice begins with the moment of its commit, so ids order notices by time. Commits become visible in another
 order than they took their moments, which a reader that follows them must allow for.

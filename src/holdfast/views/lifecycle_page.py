@@ -1,4 +1,4 @@
-"""The lifecycle of a machine as a page of HTML that stands alone: to be opened, printed, sent along.
+"""The lifecycle of a machine as a page of HTML in one file, to be opened, printed, sent along.
 
 It loads nothing and runs nothing, and says so to the browser. Every value is escaped.
 """
@@ -137,5 +137,5 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str, *, lines: bool = False) -> str:
-    """Escape a text; what turns its direction or cannot be seen is written out."""
+    """Escape a text, with unseen characters and marks of direction written out."""
     return escape(printable_lines(text) if lines else printable(text))

@@ -21,12 +21,12 @@ from holdfast.views.spans import shown
 def lifecycle(
     instance: Annotated[str, typer.Argument(metavar="ID", help="The instance's id.")],
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page of HTML that stands alone.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page of HTML that needs nothing else.")
     ] = None,
     last: Annotated[int | None, typer.Option("--last", min=1, help="Only this many of the latest entries.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """The states a machine has been in: by which event, by whom and when, and what was done there."""
+    """The states a machine has been in, each with its event, actor and moment, and the work reported there."""
     with place() as engine:
         found = engine.lifecycle(instance, last=last)
     if html is not None:

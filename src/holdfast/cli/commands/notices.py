@@ -29,7 +29,7 @@ def notices(
     limit: Annotated[int, typer.Option(help="At most this many.")] = 50,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; with --follow a line for each.")] = False,
 ) -> None:
-    """Notices, newest first: retries, suspensions, instances that stand still, errors of the engine itself."""
+    """Notices, newest first: retries, suspensions, stale instances, errors of the engine itself."""
     if follow and since is not None:
         raise Refused(
             "What is followed begins now, or behind --after.",

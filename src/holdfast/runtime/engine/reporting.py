@@ -1,4 +1,4 @@
-"""Reports about machines: notices, activities, the lifecycle of an instance."""
+"""Verbs about notices, activities and the lifecycle of an instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports about machines: notices, activities, the lifecycle."""
+"""Models of notices, activities and the lifecycle of machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoticeView(Model):
 
 
 class ActivityView(Model):
-    """What an application reports of its work in a state. `entry` is the number of the entry it belongs to."""
+    """Work of an application in a state, as it reports it. `entry` is the number of the entry it belongs to."""
 
     id: UUID
     instance_id: UUID

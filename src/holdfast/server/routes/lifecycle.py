@@ -54,7 +54,7 @@ async def get_lifecycle(
         int, Query(ge=1, le=MOST_ENTRIES, description="At most this many entries, the latest.")
     ] = USUAL_ENTRIES,
 ) -> Any:
-    """The states a machine has been in, by which event and whom, with the activities in each; or a page of it."""
+    """The states a machine has been in, each with its event, its actor and its activities; or a page of HTML."""
     tells = await sight.steps_of(await sight.instance(instance_id))
     document = _seen(await sight.engine.lifecycle(instance_id, last=last), tells)
     media = check_accept(request.headers, _JSON, _HTML)
@@ -71,7 +71,7 @@ async def get_lifecycle(
 async def list_activities(
     instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
 ) -> Listed[ActivityView]:
-    """What applications report of their work in an instance, oldest first; a page may be short."""
+    """Work of applications in an instance, as they report it, oldest first; a page may be short."""
     tells = await sight.steps_of(await sight.instance(instance_id))
     listing = Listing(sight.engine.org, "activities", instance=instance_id)
     found = await sight.engine.activities(instance_id, after=listing.place(cursor, UUID), limit=limit + 1)
@@ -120,7 +120,7 @@ async def unfreeze_activity(instance_id: UUID, activity_id: UUID, sight: Current
 
 
 def _seen(document: Lifecycle, tells: Callable[[str | None], bool]) -> Lifecycle:
-    """Leave out the states that the caller may not see, and what came out of them."""
+    """Leave out the states that the caller may not see, with the events and payloads that left them."""
     about = document.instance
     latest = document.entries[-1] if document.entries else None
     if not tells(about.current_state):
