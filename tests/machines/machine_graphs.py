@@ -50,7 +50,8 @@ def watch(dsn: str, id: str, after: float, org: str = "default") -> None:
     with psycopg.connect(dsn) as db:
         db.execute(
             "insert into holdfast.stale_checks (instance_id, bucket, org_id, after, due_at)"
-            " select id, bucket, org_id, %s, created_at + make_interval(secs => %s) from holdfast.instances where id = %s",
+            " select id, bucket, org_id, %s, created_at + make_interval(secs => %s)"
+            " from holdfast.instances where id = %s",
             [after, after, id],
         )
 
@@ -80,8 +81,8 @@ def open_ack(dsn: str, id: str) -> None:
     """A fact that a consumer has not acknowledged."""
     with psycopg.connect(dsn) as db:
         db.execute(
-            "insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,"
-            " most) select id, bucket, holdfast.clock(), gen_random_uuid(), gen_random_uuid(), org_id, 1, 0, 5"
+            "insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq,"
+            " ordinal, most) select id, bucket, holdfast.clock(), gen_random_uuid(), gen_random_uuid(), org_id, 1, 0, 5"
             " from holdfast.instances where id = %s",
             [id],
         )

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.anyio
 
 TABLE = {
     "ACK_RETRY": "warn", "ACK_SUSPEND": "warn", "ACK_FAIL": "warn", "STATE_STALE": "overdue",
-    "DEFAULT_STATE_STALE": "overdue", "MONITOR_ERROR": "error", "EVENT_HANDLER_ERROR": "error", "TRIGGER_ERROR": "error",
+    "DEFAULT_STATE_STALE": "overdue", "MONITOR_ERROR": "error", "EVENT_HANDLER_ERROR": "error",
+    "TRIGGER_ERROR": "error",
 }  # fmt: skip
 
 

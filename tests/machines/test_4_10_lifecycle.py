@@ -95,17 +95,22 @@ async def test_what_is_not_there_is_not_found(engine: Engine) -> None:
 
 
 _GROW = """
-    insert into holdfast.steps (instance_id, bucket, run, hop, created_at, id, entity_version, opened_version, opened_ordinal,
-        org_id, node, behaviour, path, kind, receipt_key, opened_by, cause, input, status, outcome, closed_by, closed_version,
+    insert into holdfast.steps (instance_id, bucket, run, hop, created_at, id, entity_version, opened_version,
+    opened_ordinal,
+        org_id, node, behaviour, path, kind, receipt_key, opened_by, cause, input, status, outcome, closed_by,
+        closed_version,
         closed_at, closed_ordinal, output)
-    select s.instance_id, s.bucket, 0, n, s.created_at + n * interval '1 millisecond', gen_random_uuid(), 0, n + 1, 2, s.org_id,
-        'draft', 'rest', '0', 'forward', sha256(n::text::bytea), 'ann', 'event', '{}', 'completed', 'edit', 'ann', n + 2,
+    select s.instance_id, s.bucket, 0, n, s.created_at + n * interval '1 millisecond', gen_random_uuid(), 0, n + 1, 2,
+    s.org_id,
+        'draft', 'rest', '0', 'forward', sha256(n::text::bytea), 'ann', 'event', '{}', 'completed', 'edit', 'ann',
+        n + 2,
         s.created_at + n * interval '1 millisecond', 1, '{"sent": "edit"}'
     from holdfast.steps s cross join generate_series(1, %(many)s) n
     where s.instance_id = %(id)s and s.hop = 0
 """
 _TELL = """
-    insert into holdfast.activities (instance_id, bucket, id, org_id, step_id, step_created_at, state, name, actor, status,
+    insert into holdfast.activities (instance_id, bucket, id, org_id, step_id, step_created_at, state, name, actor,
+    status,
         created_at, updated_at)
     select s.instance_id, s.bucket, gen_random_uuid(), s.org_id, s.id, s.created_at, 'draft', 'Check', 'r1', 'Done',
         s.created_at, s.created_at

@@ -17,8 +17,10 @@ from holdfast.views.lifecycle_page import lifecycle_page
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 ID = "0197a2c4-5d1e-7c3a-9b7e-2f40c1a5d6ee"
 ATTACKS = [
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "' onmouseover='alert(1)", "</style><script>x</script>",
-    "</title><svg onload=alert(1)>", "&lt;b&gt;", "<!--", "]]>", "javascript:alert(1)", "\u202egnp.exe", "a\x00b\x1b[31m",
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "' onmouseover='alert(1)",
+    "</style><script>x</script>",
+    "</title><svg onload=alert(1)>", "&lt;b&gt;", "<!--", "]]>", "javascript:alert(1)", "\u202egnp.exe",
+    "a\x00b\x1b[31m",
     "{{7*7}}", "<a href=//evil.example>", "line\nbreak", "\u2028", "😀", "مرحبا",
 ]  # fmt: skip
 

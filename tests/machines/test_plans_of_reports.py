@@ -1,4 +1,4 @@
-"""What notices, staleness and the lifecycle read does not grow with what lies beside it, whatever the statistics say."""
+"""Notices, staleness and the lifecycle read no more beside many rows than beside few, whatever the statistics say."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _INSTANCES = """
         input, business_key, created_at, updated_at)
     select ('01000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, mod(n, 256), 'acme',
         '99999999-9999-4999-8999-999999999999', 'vendor', 1, 'running', 1,
-        jsonb_build_object('tokens', jsonb_build_object('0', jsonb_build_object('node', 'draft', 'hop', 0, 'phase', 'resting',
+        jsonb_build_object('tokens', jsonb_build_object('0', jsonb_build_object('node', 'draft', 'hop', 0, 'phase',
+        'resting',
             'step', encode(uuid_send(('01000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid), 'base64')))),
         '{}', '{}', 'V-' || n, now(), now()
     from generate_series(1, %(last)s) n
@@ -37,21 +38,25 @@ _CHECKS = """
     from holdfast.instances i
 """
 _DEFINITION = """
-    insert into holdfast.definitions (id, org_id, kind, name, version, status, nodes, edges, compiled, hash, compiler_version,
+    insert into holdfast.definitions (id, org_id, kind, name, version, status, nodes, edges, compiled, hash,
+    compiler_version,
         created_at, published_at)
     values ('99999999-9999-4999-8999-999999999999', 'acme', 'machine', 'vendor', 1, 'published', '[]', '[]',
-        '{"config": {"environment": "prod", "definition": "vendor", "codes": {"edit": 7}}, "nodes": {"draft": {}}}', 'x', '1',
+        '{"config": {"environment": "prod", "definition": "vendor", "codes": {"edit": 7}}, "nodes": {"draft": {}}}',
+        'x', '1',
         now(), now())
 """
 _CONSUMERS = """
     insert into holdfast.consumers (id, bucket, since, registered_at, updated_at, org_id, environment, name, way,
         takes_transitions, takes_hooks, critical, ttl, max_attempts, in_flight)
-    select gen_random_uuid(), 0, now(), now(), now(), case when n <= 3 then 'acme' else 'other' end, 'prod', 'c' || n, 'pull',
+    select gen_random_uuid(), 0, now(), now(), now(), case when n <= 3 then 'acme' else 'other' end, 'prod', 'c' || n,
+    'pull',
         true, false, true, 30, 5, 10
     from generate_series(1, 500) n
 """
 _ACKS = """
-    insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal, most,
+    insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
+    most,
         closed_at, status)
     select i.id, i.bucket, now(), gen_random_uuid(), gen_random_uuid(), 'acme', 1, 0, 5,
         case when n < 3 then now() end, case when n < 3 then 'processed' else 'pending' end
@@ -61,22 +66,27 @@ _ACKS = """
 _NOTICES = """
     insert into holdfast.notices (id, bucket, created_at, org_id, code, kind, message, instance_id)
     select holdfast.new_id(), 0, date_trunc('month', now()) + n * interval '1 second',
-        case when mod(n, 100) = 0 then 'small' else 'acme' end, case when mod(n, 50) = 0 then 'RARE' else 'ACK_RETRY' end,
+        case when mod(n, 100) = 0 then 'small' else 'acme' end, case when mod(n,
+        50) = 0 then 'RARE' else 'ACK_RETRY' end,
         'warn', 'x', case when mod(n, 10) = 0 then %(one)s::uuid end
     from generate_series(1, %(last)s) n
 """
 _STEPS = """
-    insert into holdfast.steps (instance_id, bucket, run, hop, created_at, id, entity_version, opened_version, opened_ordinal,
+    insert into holdfast.steps (instance_id, bucket, run, hop, created_at, id, entity_version, opened_version,
+    opened_ordinal,
         org_id, node, behaviour, path, kind, receipt_key, cause, status, outcome)
-    select i.id, i.bucket, 0, n, date_trunc('month', now()) + n * interval '1 second', gen_random_uuid(), 0, n, 1, 'acme',
+    select i.id, i.bucket, 0, n, date_trunc('month', now()) + n * interval '1 second', gen_random_uuid(), 0, n, 1,
+    'acme',
         'draft', 'rest', '0', 'forward', sha256(n::text::bytea), 'event', 'completed', 'edit'
     from holdfast.instances i cross join generate_series(1, %(each)s) n
     where i.bucket < 20 and i.id < '01000000-0000-7000-8000-000000000100'
 """
 _ACTIVITIES = """
-    insert into holdfast.activities (instance_id, bucket, id, org_id, step_id, step_created_at, state, name, actor, status,
+    insert into holdfast.activities (instance_id, bucket, id, org_id, step_id, step_created_at, state, name, actor,
+    status,
         created_at, updated_at)
-    select s.instance_id, s.bucket, gen_random_uuid(), s.org_id, s.id, s.created_at, 'draft', 'Check', 'r', 'Done', now(), now()
+    select s.instance_id, s.bucket, gen_random_uuid(), s.org_id, s.id, s.created_at, 'draft', 'Check', 'r', 'Done',
+    now(), now()
     from holdfast.steps s where mod(s.hop, 2) = 0
 """
 

@@ -50,7 +50,8 @@ async def test_the_document_and_what_is_done_in_its_entries(case: tuple[Served, 
     await post(olga, f"instances/{id}/activities", 200, {"name": "Call", "status": "Done", "entry": "none"})
     document = await get(olga, f"instances/{id}/lifecycle")
     assert (document["instance"]["current_state"], document["instance"]["last_event"]) == ("secret", "check")
-    assert [(e["from_state"], e["to_state"], e["event"], e["event_code"], e["payload"]) for e in document["entries"]] == [
+    assert [(e["from_state"], e["to_state"], e["event"], e["event_code"],
+    e["payload"]) for e in document["entries"]] == [
         (None, "open", None, None, None), ("open", "secret", "check", 7, {"said": "check"})
     ]  # fmt: skip
     assert document["entries"][0]["activities"] == [written]
@@ -141,7 +142,8 @@ async def test_activities_come_in_pages(case: tuple[Served, str]) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"name": "", "status": "x"}, {"name": "x", "status": "x", "entry": -1}, {"name": "x", "status": "x", "entry": "1"},
+    [{}, {"name": "", "status": "x"}, {"name": "x", "status": "x", "entry": -1}, {"name": "x", "status": "x",
+    "entry": "1"},
      {"name": "x", "status": "x", "by": "ben"}, {"name": "x" * 201, "status": "x"}],
 )  # fmt: skip
 async def test_wrong_wishes_are_refused(case: tuple[Served, str], body: dict[str, Any]) -> None:
