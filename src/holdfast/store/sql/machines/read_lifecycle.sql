@@ -17,7 +17,7 @@ with i as materialized (
 ), entries as materialized (
     select v.id, v.hop, v.opened_version, v.opened_ordinal, v.node as to_state, v.created_at,
         coalesce(lag(v.closing) over w ->> 'occurred_at', to_jsonb(v.created_at) #>> '{}') as occurred_at,
-        coalesce(lag(v.closed_by) over w, v.opened_by) as actor, lag(v.node) over w as from_state,
+        coalesce(lag(v.closing) over w ->> 'by', lag(v.closed_by) over w, v.opened_by) as actor, lag(v.node) over w as from_state,
         lag(v.outcome) over w as event, lag(v.output) over w as payload,
         row_number() over (order by v.opened_version desc, v.opened_ordinal desc) as nth
     from visits v
