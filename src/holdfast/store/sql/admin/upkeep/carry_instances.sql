@@ -1,0 +1,47 @@
+-- Carry instances into the present month: each gets a checkpoint, and each of its open steps a row there, with the same id.
+-- The row it takes the place of is closed. The instance must be as it was when its lock was taken, and the steps open.
+with i as (
+    update holdfast.instances t set version = u.version, state = u.state, carried_at = u.moment, updated_at = u.moment
+    from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
+        as u(instance, bucket, org, version, moment, state)
+    where t.id = any(array[u.instance]) and t.bucket = u.bucket and t.version = u.version - 1
+    returning 1
+), p as (
+    insert into holdfast.steps (instance_id, bucket, id, org_id, node, behaviour, path, hop, kind, run, entity_version,
+        receipt_key, opened_version, opened_ordinal, opened_by, cause, status, input, detail, outcome, closed_version,
+        closed_ordinal, closed_by, closed_at, created_at)
+    select u.instance, u.bucket, u.checkpoint, u.org, '@checkpoint', 'control', '', u.version, 'control', 0, u.entity_version,
+        u.key, u.version, 0, 'system', 'checkpoint', 'completed', u.data, u.detail, 'completed', u.version, 0, 'system',
+        u.moment, u.moment
+    from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::timestamptz[], $7::uuid[], $8::bytea[], $9::bigint[],
+        $10::jsonb[], $11::jsonb[])
+        as u(instance, bucket, org, version, moment, checkpoint, key, entity_version, data, detail)
+), n as (
+    insert into holdfast.steps (instance_id, bucket, id, org_id, node, behaviour, path, hop, kind, run, entity_version,
+        receipt_key, opened_version, opened_ordinal, opened_by, cause, status, input, detail, calls, fence, error, created_at)
+    select t.instance_id, t.bucket, t.id, t.org_id, t.node, t.behaviour, t.path, t.hop, t.kind, t.run, t.entity_version,
+        t.receipt_key, u.version, u.opened, t.opened_by, 'carried', t.status, t.input,
+        coalesce(t.detail, '{}') || jsonb_build_object('since', coalesce(t.detail -> 'since', to_jsonb(t.created_at))),
+        t.calls, t.fence, t.error, u.moment
+    from unnest($12::uuid[], $13::smallint[], $14::bigint[], $15::timestamptz[], $16::uuid[], $17::timestamptz[], $19::smallint[])
+        as u(instance, bucket, version, moment, id, at, opened)
+    join holdfast.steps t on t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.created_at = u.at
+        and t.id = u.id and num_nulls(t.closed_at) = 1
+    returning 1
+), c as (
+    update holdfast.steps t set status = 'superseded', outcome = 'carried', closed_version = u.version,
+        closed_ordinal = u.closed, closed_by = 'system', closed_at = u.moment
+    from unnest($12::uuid[], $13::smallint[], $14::bigint[], $15::timestamptz[], $16::uuid[], $17::timestamptz[], $18::smallint[])
+        as u(instance, bucket, version, moment, id, at, closed)
+    where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.created_at = u.at and t.id = u.id
+        and num_nulls(t.closed_at) = 1
+    returning 1
+), e as (
+    insert into holdfast.events (instance_id, bucket, org_id, created_at, version, ordinal, type, actor)
+    select u.instance, u.bucket, u.org, u.moment, u.version, 0, 'instance_carried', 'system'
+    from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::timestamptz[])
+        as u(instance, bucket, org, version, moment)
+)
+select holdfast.expect('carry_instances', (select count(*) from i), cardinality($1::uuid[])),
+    holdfast.expect('carry_instances: opened', (select count(*) from n), cardinality($12::uuid[])),
+    holdfast.expect('carry_instances: closed', (select count(*) from c), cardinality($12::uuid[]))
