@@ -86,9 +86,7 @@ def door(**policy: Any) -> Program:
     ways = (("shut", "open", "opens"), ("open", "shut", "shuts"), ("open", "shut", "timeout"), ("shut", "gone", "ends"))
     edges = [Edge(id=f"{n}", source=a, target=b, on=on) for n, (a, b, on) in enumerate(ways)]
     edges.append(Edge(id="p", source="open", target="gone", on="pushed"))
-    graph = Graph(
-        name="door", entry="shut", nodes=nodes, edges=tuple(edges), kind="steps", policy=Policy(**policy)
-    )
+    graph = Graph(name="door", entry="shut", nodes=nodes, edges=tuple(edges), kind="steps", policy=Policy(**policy))
     return link(compile_graph(graph))
 
 

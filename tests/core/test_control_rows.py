@@ -42,6 +42,7 @@ from holdfast.core.replay.controls import FOLLOWERS
 
 FAILED = InstanceStatus.FAILED
 TIMER = Wait("0@1:deadline", "deadline", due=7, ref=b"\1" * 16)
+RESTING = Token(3, "open", b"\1" * 16, 7, phase=Phase.RESTING)
 SPENT = Failure("SPENT", "No call is left.")
 
 GOLDEN: list[tuple[ControlRow, str, str]] = [
@@ -113,7 +114,7 @@ GOLDEN: list[tuple[ControlRow, str, str]] = [
     (
         Checkpoint(
             status=InstanceStatus.RUNNING, reason=None,
-            state=msgspec.Raw(encode_state(State({"0": Token(3, "open", b"\1" * 16, 7, phase=Phase.RESTING)}, early=1))),
+            state=msgspec.Raw(encode_state(State({"0": RESTING}, early=1))),
         ),
         "@checkpoint",
         '{"status":"running","reason":null,"state":{"tokens":{"0":{"hop":3,"node":"open",'

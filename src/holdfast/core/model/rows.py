@@ -9,7 +9,6 @@ import msgspec
 from holdfast.core.model.state import Wait
 from holdfast.core.model.status import Phase, StepStatus
 
-
 # Cause of a row that carries an open step into a later month, and outcome of the row that it takes the place of.
 CARRIED: Final = "carried"
 

@@ -78,9 +78,7 @@ def save_mark(errand: Errand, task: str, mark: Mark) -> None:
 def find_due(errand: Errand, older: datetime, mark: Mark) -> list[bytes]:
     """The next instances that need rows from before a moment; the mark moves behind them."""
     place = mark.place
-    _, due, org, status, id = errand.one(
-        _FOLDER, "find_long_lived", older, place.org, place.status, place.id, VISITED
-    )
+    _, due, org, status, id = errand.one(_FOLDER, "find_long_lived", older, place.org, place.status, place.id, VISITED)
     mark.place = Place(org, status, None if id is None else str(id))
     return [found.bytes for found in due]
 

@@ -61,7 +61,6 @@ begin
                 where i.org_id = find_long_lived.last_org and i.status = word and i.status <> 'completed'
                     and i.id > case when word = find_long_lived.last_status then find_long_lived.last_id
                         else '00000000-0000-0000-0000-000000000000' end
-                    and i.id < holdfast.first_id(older)
                 order by i.id limit most - visited
             ) p;
             visited := visited + page.met;
@@ -284,5 +283,5 @@ end
 $$;
 
 revoke all on function holdfast.find_long_lived, holdfast.prune_passed_receipts from public;
-grant execute on function holdfast.find_long_lived, holdfast.first_id to holdfast_worker;
+grant execute on function holdfast.find_long_lived to holdfast_worker;
 grant execute on function holdfast.prune_passed_receipts to holdfast_maintenance;
