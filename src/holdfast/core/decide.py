@@ -18,6 +18,8 @@ from holdfast.core.fast.forward import begin, go_on
 from holdfast.core.kernel.builder import Move, Overflow, Turn, without_own
 from holdfast.core.kernel.finish import finish
 from holdfast.core.kernel.walk import walk
+from holdfast.core.machine.gates import gate_done
+from holdfast.core.machine.triggers import triggered
 from holdfast.core.model.decision import Decision, Facts
 from holdfast.core.model.program import Program
 from holdfast.core.model.signals import (
@@ -31,6 +33,7 @@ from holdfast.core.model.signals import (
     EventArrived,
     EventsExpired,
     ForceFail,
+    GateDone,
     HistoryRead,
     Migrate,
     ReceiptArrived,
@@ -43,6 +46,7 @@ from holdfast.core.model.signals import (
     Started,
     Suspend,
     TimerDue,
+    Triggered,
     WorkDone,
     WorkFailed,
     started_by,
@@ -84,6 +88,8 @@ def decide_at_length(program: Program, instance: Instance, signal: Signal, facts
 
 
 def _check_legal(instance: Instance, signal: Signal) -> None:
+    if type(signal) is Triggered:  # what it meets is part of its answer
+        return
     if instance.status in TERMINAL and not _is_afterwork(instance, signal):
         raise Conflict(
             f"The instance is over: {instance.status}.",
@@ -109,6 +115,14 @@ def _is_afterwork(instance: Instance, signal: Signal) -> bool:
     if type(signal) is RequeueMany:
         return all(part.undo is not None for part in signal.parts)
     return instance.state.rollback is not None and type(signal) in (WorkDone, WorkFailed, TimerDue)
+
+
+def _triggered(turn: Turn, signal: Triggered) -> None:
+    """Begin the machine, if nobody has, and decide the event on it."""
+    if not turn.instance.version:
+        _started(turn, Started(turn.context))
+        walk(turn)
+    triggered(turn, signal)
 
 
 def _started(turn: Turn, signal: Started) -> None:
@@ -146,4 +160,6 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     HistoryRead: rollback.history_read,
     Migrate: migrate.migrate,
     Rerun: rerun.rerun,
+    Triggered: _triggered,
+    GateDone: gate_done,
 }

@@ -104,4 +104,5 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     open: Callable[[Mapping[str, Any]], Source | None]  # a stored source; None: not of this door
     load: Callable[[object], Source | None] = _never  # what `module:name` names on the command line
     media: tuple[str, ...] = ()  # media types of request bodies
-    receive: Callable[[bytes, str], Received] | None = None  # a body and its name; raises if anything is wrong with it
+    # A body and its name; raises if anything is wrong with it. None: not of this door, though of its media types.
+    receive: Callable[[bytes, str], Received | None] | None = None

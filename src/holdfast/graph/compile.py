@@ -42,6 +42,7 @@ def compile_graph(graph: Graph) -> Compiled:
             stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
             slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
             reads=_reads(graph),
+            config=graph.config,
         )
     )
 

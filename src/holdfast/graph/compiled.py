@@ -46,6 +46,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stable_nodes: tuple[str, ...]
     slot_map: dict[str, str]  # node → slot that owns it
     reads: tuple[str, ...]  # every path the expressions read
+    config: dict[str, Any] = {}
     hash: str = ""
 
 
@@ -76,6 +77,7 @@ def graph_of(compiled: Compiled) -> Graph:
         edges=tuple(compiled.edges.values()),
         policy=compiled.policy,
         variables=compiled.variables,
+        config=compiled.config,
     )
 
 

@@ -127,6 +127,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kind: str = "saga"  # saga | steps | machine | envelope | org_patch | effective
     policy: Policy = Policy()
     variables: dict[str, str] = {}  # "input.amount": "number"; an undeclared namespace is refused
+    config: dict[str, Any] = {}  # further settings of the kind of graph; the kernel passes them through
     format: int = GRAPH_FORMAT
 
 

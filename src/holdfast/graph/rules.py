@@ -12,9 +12,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     is_published: bool = True  # False: made from the contract of an entity
     has_one_end: bool = False  # its end must be the last token's: no end inside a branch
+    needs_end: bool = True  # an end must be reached from every node; else an instance may go round for ever
     checks_input: bool = False  # a start needs an object, or input that fits the schema of the entry
     reads_request: bool = False  # expressions find the facts of the request in the context
     signs_approvals: bool = False  # `approved_by` and `rejected_by` in the data are the engine's own
+    tells_facts: bool = False  # consumers are told of every entry: events come as triggers
     takes_events: bool = False  # people answer with events of the graph, not with decisions of tasks
     deadline_code: str = "STEP_DEADLINE"
     deadline_expires_instance: bool = False  # a missed deadline without an edge on `timeout` ends the instance
@@ -39,7 +41,7 @@ STEPS: Final = Rules(
 RULES: Final[dict[str, Rules]] = {
     "saga": SAGA,
     "steps": STEPS,
-    "machine": Rules(),
+    "machine": Rules(needs_end=False, tells_facts=True),
     "envelope": Rules(is_published=False, has_one_end=True),
     "org_patch": Rules(is_published=False),
     "effective": Rules(is_published=False, has_one_end=True),

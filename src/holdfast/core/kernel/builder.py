@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.model.arrival import Arrival
 from holdfast.core.model.control_rows import ControlRow, Suspended
 from holdfast.core.model.decision import (
     Answered,
@@ -19,11 +20,13 @@ from holdfast.core.model.decision import (
     Dispatch,
     Effect,
     Event,
+    Fact,
     Facts,
     KeyWait,
     Letter,
     Moved,
     Need,
+    Notice,
     Opened,
     Outgoing,
     Release,
@@ -47,6 +50,7 @@ encode = msgspec.json.encode
 decode = msgspec.json.decode
 
 NULL: Final = b"null"
+TIMED: Final = frozenset({"timer", "deadline", "retry", "due", "prompt", "stale"})  # waits with a timer row
 CONTEXT_TOO_LARGE: Final = "CONTEXT_TOO_LARGE"
 NOTHING_CHOSEN: Final = b"[]"
 
@@ -132,6 +136,8 @@ class Turn:
     __slots__ = (
         "actor",
         "after",
+        "answer",
+        "arrival",
         "chain",
         "children",
         "closed",
@@ -145,6 +151,7 @@ class Turn:
         "events",
         "expires",
         "facts",
+        "facts_told",
         "ghosts",
         "halts",
         "instance",
@@ -156,12 +163,14 @@ class Turn:
         "moved",
         "moves",
         "needs",
+        "notices",
         "now",
         "opened",
         "outgoing",
         "overtime",
         "parked",
         "program",
+        "rearms",
         "reason",
         "released",
         "result",
@@ -177,6 +186,7 @@ class Turn:
         "timers",
         "timers_ended",
         "tokens",
+        "unguarded",
         "version",
     )
 
@@ -208,6 +218,12 @@ class Turn:
         self.error: bytes | None = None
         self.overtime: Failure | None = None  # the failure for which no step may begin in this decision
         self.keep = False
+        self.arrival: Arrival | None = None  # the event of a machine that moves its token in this decision
+        self.unguarded = False  # edges are chosen for the system, which passes every guard
+        self.answer: bytes | None = None
+        self.rearms = False
+        self.facts_told: list[Fact] = NONE
+        self.notices: list[Notice] = NONE
         self.moves: list[Move] = []
         self.opened: list[Opened] = []
         self.closed: list[Closed] = []
@@ -357,7 +373,7 @@ class Turn:
     def end_waits(self, path: str, token: Token) -> None:
         """End the timers, key waits and tasks of the token. Correctness never depends on the rows being gone."""
         for wait in token.waits:
-            if wait.kind in ("timer", "deadline", "retry", "due") and wait.ref is not None:
+            if wait.kind in TIMED and wait.ref is not None:
                 self.timers_ended = [*self.timers_ended, wait.ref]
             elif wait.kind == "event" and wait.event is not None and wait.key is not None:
                 self.key_waits_ended = [

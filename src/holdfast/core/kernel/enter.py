@@ -13,6 +13,7 @@ from holdfast.core.kernel.leave import hold, leave_with_output
 from holdfast.core.kernel.routing import choose, choose_all, closing
 from holdfast.core.kernel.schedule import due_of
 from holdfast.core.kernel.scopes import JOIN_FAILED, JOIN_TOO_LARGE, arrive, branch_over, open_scope
+from holdfast.core.machine.stays import announce, stay_waits
 from holdfast.core.model.decision import Call, Child, Dispatch, EarlyEvents, Effect, KeyWait
 from holdfast.core.model.ids import derived_id, effect_id, effect_key, token_id, wait_id
 from holdfast.core.model.program import Place
@@ -174,11 +175,15 @@ def _enter_rest(turn: Turn, place: Place, move: Move) -> None:
         step = _rest(turn, place, move, tuple(waits), raw, StepStatus.WAITING_DECISION)
         open_task(turn, place, token, step, asked, raw, assignee)
     else:
+        if place.state is not None:
+            waits.extend(stay_waits(turn, place, move))
         step = _rest(turn, place, move, tuple(waits), raw, StepStatus.WAITING)
+        if place.state is not None:
+            announce(turn, place, move, step)
     for wait in waits:
         if wait.ref is not None and node.child is not None:
             turn.children = [*turn.children, Child(wait.ref, node.child.flow, node.child.version, raw, token)]
-        if wait.event is not None and wait.key is not None:
+        if wait.kind == "event" and wait.event is not None and wait.key is not None:
             turn.key_waits = [*turn.key_waits, KeyWait(wait.event, wait.key, token, step)]
             turn.needs = [*turn.needs, EarlyEvents(token, step, wait.event, wait.key)]
 
@@ -300,8 +305,12 @@ def _enter_join(turn: Turn, place: Place, move: Move) -> None:
 
 def _enter_end(turn: Turn, place: Place, move: Move) -> None:
     turn.release(move)
-    turn.open(place, move, StepStatus.COMPLETED, input=move.raw, closed=True, chosen=NOTHING_CHOSEN, output=move.raw)
+    step = turn.open(
+        place, move, StepStatus.COMPLETED, input=move.raw, closed=True, chosen=NOTHING_CHOSEN, output=move.raw
+    )
     turn.note("token_ended", place.id, token_id(move.path, move.hop))
+    if place.state is not None:
+        announce(turn, place, move, step.id, is_over=True)
     turn.result = move.raw
     branch_over(turn, move.path, "ended")
 

@@ -77,6 +77,10 @@ def finish(turn: Turn) -> Decision:
         turn.letters,
         turn.letters_resolved,
         *_pauses(turn),
+        tuple(turn.facts_told),
+        tuple(turn.notices),
+        turn.rearms,
+        turn.answer,
     )
 
 

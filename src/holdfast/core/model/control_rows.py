@@ -99,6 +99,15 @@ class TaskOverdue(ControlRow, frozen=True, kw_only=True):
     wait: str
 
 
+class WaitsChanged(ControlRow, frozen=True, kw_only=True):
+    """Other waits of a token that stays where it is: a gate is done, or a timeout has fired."""
+
+    node = "@waits"
+    path: str
+    waits: tuple[Wait, ...]
+    because: str = ""
+
+
 class Cancelled(ControlRow, frozen=True, kw_only=True):
     node = "@cancel"
     by: str | None

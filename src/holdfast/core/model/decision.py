@@ -157,6 +157,33 @@ class TaskRenamed(msgspec.Struct, frozen=True, gc=False):
 TaskChange = TaskOpened | TaskClosed | TaskRenamed
 
 
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """What consumers are told of a machine's entry. The store writes it for each consumer that takes it."""
+
+    id: bytes
+    kind: str  # transition | hook | complete
+    step: bytes
+    state: str
+    event: str
+    body: bytes
+    needs_ack: bool = True
+    code: str | None = None  # of a hook, as all that follows
+    type: str | None = None  # gate | effect
+    mode: str | None = None  # all | any
+    starts: int | None = None
+    ends: int | None = None
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """What operators are told of an instance."""
+
+    code: str
+    kind: str  # info | warn | overdue | error
+    message: str
+    node: str | None = None
+    detail: dict[str, Any] = {}
+
+
 class Effect(msgspec.Struct, frozen=True, gc=False):
     id: bytes
     step: bytes
@@ -313,3 +340,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     letters_resolved: tuple[Answered, ...] = ()
     paused: tuple[str, ...] = ()  # paths whose handler may finish if it runs; if it does not, it begins after a resume
     resumed: tuple[tuple[str, str], ...] = ()  # paths whose paused work may begin again, and its queue
+    facts: tuple[Fact, ...] = ()  # what consumers are told, in order
+    notices: tuple[Notice, ...] = ()
+    rearms: bool = False  # deliveries that failed are tried again
+    answer: bytes | None = None  # to a trigger

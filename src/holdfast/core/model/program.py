@@ -11,6 +11,7 @@ import msgspec
 from holdfast.graph.compiled import Compiled
 from holdfast.graph.expressions import Expression, compile_expression, with_response
 from holdfast.graph.kinds import Behaviour, Kind
+from holdfast.graph.machine import MachineConfig, StateConfig
 from holdfast.graph.model import Edge, Node, Policy, Retry
 from holdfast.graph.rules import Rules, rules_of
 
@@ -52,6 +53,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     after: Expression | None
     onward: Way | None  # the one way to the one next node, where nothing needs to be evaluated or waited for
     is_end: bool
+    state: StateConfig | None = None  # of a machine: its rules and its timeout
 
 
 APPROVED_BY: Final = "approved_by"
@@ -78,6 +80,8 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     save_points: frozenset[str] = frozenset()
     compiler_version: str = ""  # of the compiler that made it: checked at a start, never for a running instance
     format: int = 0
+    machine: MachineConfig | None = None
+    events: frozenset[str] = frozenset()  # of a machine: the names its edges take
 
 
 def link(compiled: Compiled, definition: bytes = b"", apps: Mapping[str, str] = NO_APPS) -> Program:
@@ -102,7 +106,13 @@ def link(compiled: Compiled, definition: bytes = b"", apps: Mapping[str, str] = 
         save_points=frozenset(n.id for n in compiled.nodes.values() if n.traits.stops_rollback),
         compiler_version=compiled.compiler_version,
         format=compiled.format,
+        machine=msgspec.convert(compiled.config, MachineConfig) if _is_machine(compiled) else None,
+        events=frozenset(edge.on for edge in compiled.edges.values()) if _is_machine(compiled) else frozenset(),
     )
+
+
+def _is_machine(compiled: Compiled) -> bool:
+    return rules_of(compiled.kind).tells_facts and bool(compiled.config)
 
 
 def _own(compiled: Compiled) -> frozenset[str]:
@@ -136,6 +146,7 @@ def _place(node: Node, compiled: Compiled, apps: Mapping[str, str]) -> Place:
         after=_value(node.after, compiled) if node.after else None,
         onward=_onward(node, ways, compiled),
         is_end=behaviour is Behaviour.END,
+        state=msgspec.convert(node.config, StateConfig) if _is_machine(compiled) else None,
     )
 
 

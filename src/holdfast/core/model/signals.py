@@ -267,6 +267,13 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     then: Triggered | None = None  # the next event, decided in the same commit
 
 
+class GateDone(msgspec.Struct, frozen=True, gc=False):
+    """The answers of a gate's consumers have settled it."""
+
+    gate: bytes  # the fact
+    verdict: str  # success | failure
+
+
 # Signals that may name the version of the instance they are based on.
 CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule, Migrate, Rerun)
 
@@ -295,4 +302,5 @@ Signal = (
     | Rerun
     | Triggered
     | Acknowledged
+    | GateDone
 )

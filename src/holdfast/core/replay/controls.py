@@ -35,6 +35,7 @@ from holdfast.core.model.control_rows import (
     TaskOverdue,
     TimerParked,
     UndoneAgain,
+    WaitsChanged,
     read_control,
 )
 from holdfast.core.model.rows import StepRow, read_error
@@ -117,6 +118,10 @@ def _overdue(rebuild: Rebuild, row: StepRow, told: TaskOverdue) -> None:
     path, passed = told.path, told.wait
     token = rebuild.tokens[path]
     rebuild.tokens[path] = msgspec.structs.replace(token, waits=tuple(w for w in token.waits if w.id != passed))
+
+
+def _change_waits(rebuild: Rebuild, row: StepRow, told: WaitsChanged) -> None:
+    rebuild.tokens[told.path] = msgspec.structs.replace(rebuild.tokens[told.path], waits=told.waits)
 
 
 def _keep(rebuild: Rebuild, row: StepRow, told: EventKept) -> None:
@@ -242,6 +247,7 @@ FOLLOWERS: Final[dict[type[ControlRow], Callable[[Rebuild, StepRow, Any], None]]
     TimerParked: _park,
     Rescheduled: _reschedule,
     TaskOverdue: _overdue,
+    WaitsChanged: _change_waits,
     EventKept: _keep,
     EventsLapsed: _lapse,
     Cancelled: _cancel,

@@ -70,6 +70,7 @@ def resume(turn: Turn, signal: Resume) -> None:
     turn.status = InstanceStatus.RUNNING if backwards is None else InstanceStatus.ROLLING_BACK
     turn.reason, turn.chain = None if backwards is None else backwards.reason, 0
     parked, turn.parked = turn.parked, ()
+    turn.rearms = turn.program.machine is not None
     turn.control(Resumed(by=turn.actor, reason=signal.reason, again=runs_again))
     turn.note("instance_resumed", detail={"by": turn.actor, "reason": signal.reason})
     for path in postponed(turn):

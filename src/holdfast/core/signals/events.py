@@ -30,6 +30,7 @@ def event_arrived(turn: Turn, signal: EventArrived) -> None:
         _keep_suspended(turn, signal)
         return
     refuse_standstill(turn)
+    _refuse_machine(turn)
     matches = [path for path, token in turn.tokens.items() if _expects(turn, path, token, signal)]
     if signal.event in ENGINE_EVENTS and not matches:
         raise Refused(
@@ -46,6 +47,15 @@ def event_arrived(turn: Turn, signal: EventArrived) -> None:
             hint="Name the step or the token it is meant for.",
         )
     _take_event(turn, matches[0], signal)
+
+
+def _refuse_machine(turn: Turn) -> None:
+    if turn.program.machine is not None:
+        raise Refused(
+            f"{turn.program.name!r} is a machine: its consumers must be told of every event.",
+            code="TRIGGER_NEEDED",
+            hint="Use engine.trigger, `holdfast trigger`, or holdfast.trigger in SQL.",
+        )
 
 
 def refuse_standstill(turn: Turn) -> None:

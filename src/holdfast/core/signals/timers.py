@@ -12,6 +12,8 @@ from holdfast.core.kernel.leave import leave
 from holdfast.core.kernel.routing import choose
 from holdfast.core.kernel.schedule import due_from
 from holdfast.core.kernel.scopes import OUT, cancel_children, cancel_token, end_work, outran
+from holdfast.core.machine.stays import PROMPT, STALE
+from holdfast.core.machine.timeouts import prompt, tell_stale
 from holdfast.core.model.control_rows import Expired, Rescheduled, TimerParked
 from holdfast.core.model.ids import token_id
 from holdfast.core.model.program import Place
@@ -27,7 +29,8 @@ from holdfast.errors import Conflict, NotFound, Refused
 
 EXPIRY: Final = "expiry"
 _TIMED: Final = frozenset({Phase.RESTING, Phase.WORKING, Phase.RETRYING})  # where a token can run out of time
-_MOVABLE: Final = ("timer", "deadline")  # what an operator may move; a retry has its own plan
+_MOVABLE: Final = ("timer", "deadline", PROMPT, STALE)  # what an operator may move; a retry has its own plan
+_OF_A_STAY: Final = {PROMPT: prompt, STALE: tell_stale}
 
 
 def set_expiry(turn: Turn, wait: str = EXPIRY) -> None:
@@ -141,6 +144,9 @@ def _fire(turn: Turn, path: str, wait: str, purpose: str) -> None:
         return
     if purpose == "due":
         pass_due(turn, path, token, place, wait)
+        return
+    if purpose in _OF_A_STAY:
+        _OF_A_STAY[purpose](turn, path, token, place, wait)
         return
     turn.chain = 0
     if purpose == "timer":

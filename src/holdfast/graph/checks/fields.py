@@ -54,6 +54,7 @@ def _graph_fields(graph: Graph) -> Found:
             yield problem("BAD_VARIABLE", f"{path!r} is declared as {kind!r}, which is no type.", f"variables.{path}")
         if not all(part.isidentifier() for part in path.split(".")):
             yield problem("BAD_VARIABLE", f"{path!r} is not a dotted path.", f"variables.{path}")
+    yield from _storable(graph.config, "config", "config")
 
 
 def _policy_fields(policy: Policy) -> Found:
@@ -229,9 +230,9 @@ def output_keys(node: Node) -> tuple[str, ...] | None:
     return names if len(names) == len(cast(list[Any], keys)) else None
 
 
-def _storable(item: msgspec.Struct, collection: str, place: str) -> Found:
+def _storable(item: msgspec.Struct | dict[str, Any], collection: str, place: str) -> Found:
     """Report content that the database or the hash would refuse later, with its place."""
-    content = dump_struct(item, collection)
+    content = dump_struct(item, collection) if isinstance(item, msgspec.Struct) else item
     try:
         # Nested as deep as it will stand in the compiled graph, because depth is limited there.
         encode({collection: {"": content}}, place)

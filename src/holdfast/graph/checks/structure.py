@@ -28,7 +28,8 @@ def check_structure(graph: Graph, topology: Topology) -> Found:
     yield from _automatic_cycles(topology)
     if graph.entry in topology.nodes:
         yield from _unreachable(topology)
-        yield from _without_end(topology)
+        if rules_of(graph.kind).needs_end:
+            yield from _without_end(topology)
 
 
 def _duplicates(graph: Graph) -> Found:

@@ -1,0 +1,101 @@
+"""ACKs: what a consumer's answer, or the end of the attempts to get one, changes in its delivery.
+
+A delivery's status only goes forward; a success beats a failure, and a late answer to what is closed changes nothing.
+The failed delivery of a critical consumer stays open: it halts what comes behind it until the instance is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from holdfast.core.machine.gates import FAILURE, SUCCESS
+from holdfast.core.model.signals import Acknowledged
+
+PENDING: Final = "pending"
+DELIVERED: Final = "delivered"
+PROCESSED: Final = "processed"
+FAILED: Final = "failed"
+EXPIRED: Final = "expired"
+ABANDONED: Final = "abandoned"
+EXHAUSTED: Final = "exhausted"
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """One fact for one consumer, as its row is under the instance's lock."""
+
+    consumer: bytes
+    name: str
+    status: str
+    is_closed: bool
+    attempts: int
+    most: int
+    is_critical: bool
+    verdict: str | None
+    kind: str
+    type: str | None
+    mode: str | None
+    code: str | None
+    is_settled: bool = False  # the consumer's own transaction has processed it; what follows from that is to be done
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """The change of a delivery. `halts`: the instance is to be suspended for it."""
+
+    status: str
+    is_closed: bool
+    verdict: str | None = None
+    halts: bool = False
+    buries: bool = False
+    notice: str | None = None
+
+
+def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settled | None:
+    """The change an answer makes; None: it changes nothing. `is_over`: the instance has ended."""
+    if signal.outcome == PROCESSED:
+        is_late = delivery.is_closed and delivery.status == PROCESSED
+        return None if is_late else Settled(PROCESSED, True, _verdict(delivery, signal))
+    if delivery.is_closed or delivery.status == FAILED or delivery.is_settled:
+        return None
+    if signal.outcome in (EXPIRED, ABANDONED):
+        return Settled(signal.outcome, True)
+    if signal.outcome == EXHAUSTED and delivery.attempts < delivery.most:
+        return None  # it was given more meanwhile
+    may_halt = delivery.is_critical and delivery.type != "effect"
+    verdict = FAILURE if delivery.type == "gate" else None
+    if not may_halt:
+        return Settled(FAILED, True, verdict, buries=True, notice="ACK_FAIL")
+    if is_over:
+        return Settled(FAILED, True, verdict, buries=True, notice="ACK_FAIL")
+    return Settled(FAILED, False, None, halts=True, buries=True, notice="ACK_SUSPEND")
+
+
+def _verdict(delivery: Delivery, signal: Acknowledged) -> str | None:
+    return (signal.verdict or SUCCESS) if delivery.type == "gate" else None
+
+
+def gate_verdict(deliveries: Iterable[Delivery]) -> str | None:
+    """The verdict of a gate by the answers of its consumers; None while it is open.
+
+    `all`: every consumer must have answered, and one failure is a failure. `any`: the first success is one, and it is
+    a failure only when nobody is left who could still succeed. Consumers that were removed do not count.
+    """
+    counted = [delivery for delivery in deliveries if delivery.status != ABANDONED]
+    if not counted:
+        return None
+    waits_for_all = counted[0].mode != "any"
+    succeeded = [d for d in counted if d.is_closed and d.verdict == SUCCESS]
+    is_open = any(not d.is_closed for d in counted)
+    if not waits_for_all:
+        return SUCCESS if succeeded else None if is_open else FAILURE
+    if is_open:
+        return None
+    return SUCCESS if len(succeeded) == len(counted) else FAILURE
+
+
+def changed(delivery: Delivery, settled: Settled) -> Delivery:
+    return msgspec.structs.replace(
+        delivery, status=settled.status, is_closed=settled.is_closed, verdict=settled.verdict
+    )

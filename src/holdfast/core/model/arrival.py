@@ -1,0 +1,13 @@
+"""Arrival: the event that moves a machine's token, for as long as a decision walks."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    event: str
+    came_from: str
+    occurred_at: int
+    needs_ack: bool = True
+    by_timeout: bool = False
