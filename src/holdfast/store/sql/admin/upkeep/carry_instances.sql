@@ -1,5 +1,6 @@
 -- Carry instances into the present month: each gets a checkpoint, and each of its open steps a row there, with the same id.
--- The row it takes the place of is closed. The instance must be as it was when its lock was taken, and the steps open.
+-- It tells since when it is open and what led to it; the row it takes the place of is closed. The instance must be as it was
+-- when its lock was taken, and the steps open.
 with i as (
     update holdfast.instances t set version = u.version, state = u.state, carried_at = u.moment, updated_at = u.moment
     from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
@@ -21,12 +22,21 @@ with i as (
         receipt_key, opened_version, opened_ordinal, opened_by, cause, status, input, detail, calls, fence, error, created_at)
     select t.instance_id, t.bucket, t.id, t.org_id, t.node, t.behaviour, t.path, t.hop, t.kind, t.run, t.entity_version,
         t.receipt_key, u.version, u.opened, t.opened_by, 'carried', t.status, t.input,
-        coalesce(t.detail, '{}') || jsonb_build_object('since', coalesce(t.detail -> 'since', to_jsonb(t.created_at))),
+        jsonb_strip_nulls(jsonb_build_object('before', b.before, 'since', t.created_at)) || coalesce(t.detail, '{}'),
         t.calls, t.fence, t.error, u.moment
     from unnest($12::uuid[], $13::smallint[], $14::bigint[], $15::timestamptz[], $16::uuid[], $17::timestamptz[], $19::smallint[])
         as u(instance, bucket, version, moment, id, at, opened)
     join holdfast.steps t on t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.created_at = u.at
         and t.id = u.id and num_nulls(t.closed_at) = 1
+    left join lateral (
+        select jsonb_build_object('node', s.node, 'outcome', s.outcome, 'closed_by', s.closed_by) as before
+        from holdfast.step_receipts r
+        join holdfast.steps s on s.instance_id = any(array[t.instance_id]) and s.created_at = r.created_at and s.id = r.step_id
+            and s.bucket = t.bucket
+        where r.instance_id = any(array[t.instance_id]) and r.token = t.path || '@' || (t.hop - 1) and r.kind = 'forward'
+            and r.bucket = t.bucket
+        order by r.run desc limit 1
+    ) b on true
     returning 1
 ), c as (
     update holdfast.steps t set status = 'superseded', outcome = 'carried', closed_version = u.version,

@@ -1,0 +1,73 @@
+"""A machine that has rested for months is the same machine after it was carried into the present one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from machine_graphs import check_of, send, vendor, watch
+
+from holdfast import Engine, Retention
+from holdfast.testing import advance
+
+pytestmark = pytest.mark.anyio
+
+MONTH = timedelta(days=31)
+
+
+async def rest(engine: Engine) -> None:
+    """Ten weeks pass, and the months of the steps and events before them go."""
+    await advance(engine, days=70)
+    done = {u.task: u.result for u in await engine.maintain(Retention(steps=MONTH, events=MONTH))}
+    assert done["carry"]["carried"] == 1
+    assert len(done["steps"]["dropped"]) == 1
+
+
+async def test_its_lifecycle_tells_since_when_it_rests_and_what_led_there(engine: Engine) -> None:
+    id = await vendor(engine)
+    await send(engine, id, "submit")
+    before = (await engine.lifecycle(id)).entries[-1]
+    await rest(engine)
+    told = await engine.lifecycle(id)
+    [entry] = told.entries
+    assert (told.instance.current_state, told.instance.last_event) == ("review", "submit")
+    assert (entry.number, entry.id, entry.from_state, entry.event, entry.event_code, entry.actor) == (
+        before.number, before.id, "draft", "submit", 1001, "ann"
+    )  # fmt: skip
+    assert entry.created_at == before.created_at
+    await rest(engine)
+    assert (await engine.lifecycle(id)).entries == told.entries
+
+    await send(engine, id, "reject")
+    assert [e.to_state for e in (await engine.lifecycle(id)).entries] == ["review", "draft"]
+    assert (await engine.rebuild(id, dry_run=True)).differences == []
+
+
+async def test_its_activities_stay_with_their_entry(engine: Engine) -> None:
+    id = await vendor(engine)
+    await send(engine, id, "submit")
+    before = await engine.activity(id, "Review", status="begun", by="r1")
+    await rest(engine)
+    after = await engine.activity(id, "Review", status="approved", by="r1")
+    numbered = await engine.activity(id, "Review", status="approved", by="r1", entry=before.entry or 0)
+    assert after.id == before.id == numbered.id
+    assert (after.entry, numbered.entry) == (before.entry, before.entry)
+    found: Any = await engine.activities(id)
+    assert [(a.status, a.entry) for a in getattr(found, "items", found)] == [("approved", before.entry)]
+    told = await engine.lifecycle(id)
+    assert [a.name for a in told.entries[-1].activities] == ["Review"]
+    assert told.other_activities == []
+
+
+async def test_what_was_told_of_its_rest_is_not_told_again(engine: Engine) -> None:
+    id = await vendor(engine)
+    watch(engine.dsn, id, 300)
+    await advance(engine, seconds=310)
+    await engine.drain(timeout=30)
+    assert len((await engine.notices(code="DEFAULT_STATE_STALE")).items) == 1
+    _, rest_before, _ = check_of(engine.dsn, id) or (None, None, None)
+    await rest(engine)
+    await engine.drain(timeout=30)
+    told, rest_after, _ = check_of(engine.dsn, id) or (None, None, None)
+    assert (rest_after, told) == (rest_before, 2)
