@@ -58,7 +58,9 @@ def watch(dsn: str, id: str, after: float, org: str = "default") -> None:
 
 def check_of(dsn: str, id: str) -> tuple[Any, ...] | None:
     with psycopg.connect(dsn) as db:
-        return db.execute("select told, step_id, due_at from holdfast.stale_checks where instance_id = %s", [id]).fetchone()
+        return db.execute(
+            "select told, step_id, due_at from holdfast.stale_checks where instance_id = %s", [id]
+        ).fetchone()
 
 
 def consumer(dsn: str, name: str, **columns: Any) -> None:

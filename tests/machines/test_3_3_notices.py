@@ -65,7 +65,9 @@ async def test_pages_are_newest_first_and_filtered(engine: Engine) -> None:
 
 async def test_the_notices_of_an_instance(engine: Engine) -> None:
     mine, other = UUID(int=1), UUID(int=2)
-    await tell(engine, *(NewNotice(org="default", code="ACK_FAIL", message=str(id), instance=id.bytes) for id in (mine, other)))
+    await tell(
+        engine, *(NewNotice(org="default", code="ACK_FAIL", message=str(id), instance=id.bytes) for id in (mine, other))
+    )
     assert messages((await engine.notices(instance=mine)).items) == [str(mine)]
     assert (await engine.notices(instance=mine, code="ACK_RETRY")).items == []
 
@@ -209,7 +211,12 @@ async def test_an_error_of_a_loop_is_written_once_a_minute(engine: Engine) -> No
     engine.board.tell_error("TRIGGER_ERROR", "Another", org="other")
     await engine.board.told()
     [notice] = (await engine.notices()).items
-    assert (notice.code, notice.kind, notice.message, notice.consumer) == ("MONITOR_ERROR", "error", "It broke 0.", "ledger")
+    assert (notice.code, notice.kind, notice.message, notice.consumer) == (
+        "MONITOR_ERROR",
+        "error",
+        "It broke 0.",
+        "ledger",
+    )
     assert notice.detail == {"loop": "deliveries"}
     assert messages((await engine.for_org("other").notices()).items) == ["Another"]
     assert engine.stats().notices == {("MONITOR_ERROR",): 1, ("TRIGGER_ERROR",): 1}

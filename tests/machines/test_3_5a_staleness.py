@@ -57,7 +57,9 @@ async def test_a_notice_has_the_nine_fields_of_the_text_for_each_consumer(engine
     }  # fmt: skip
     assert 309 <= detail["stale_seconds"] <= 340
     with psycopg.connect(engine.dsn) as db:
-        [(consumer_id,)] = db.execute("select id from holdfast.consumers where name = %s", [found[0].consumer]).fetchall()
+        [(consumer_id,)] = db.execute(
+            "select id from holdfast.consumers where name = %s", [found[0].consumer]
+        ).fetchall()
     assert detail["consumer_id"] == str(consumer_id)
 
 

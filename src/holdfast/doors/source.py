@@ -46,8 +46,20 @@ class Source(Protocol):
         ...
 
     def code(self) -> str | None:
-        """Print the definition as it would be written again. None: nobody writes such a definition as text."""
+        """Print the definition as it would be written again. None: the door has no text form."""
         ...
+
+    @property
+    def content_hash(self) -> str | None:
+        """The hash of a definition whose versions the engine numbers. None: its author numbers it."""
+        return None
+
+    def numbered(self, version: int) -> Source:
+        """Make the same definition under another version, where the engine numbers it."""
+        return self
+
+    def check_follows(self, newest: Source) -> None:
+        """Refuse a definition that cannot follow the newest version, where the engine numbers it."""
 
     @property
     def functions(self) -> Mapping[str, Callable[..., Any]]:

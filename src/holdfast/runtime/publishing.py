@@ -44,6 +44,7 @@ async def publish(
     session: Session, org: str, sources: Sequence[Source], by: str | None, app: str | None = None
 ) -> list[Published]:
     """All of them in one transaction, or none. `app`: whose their short names of handlers are."""
+    sources = [await _numbered(session, org, source) for source in sources]
     graphs = [_lowered(source) for source in sources]
     # In threads: to check a large definition takes seconds, and nobody else waits for it.
     new = [
@@ -61,6 +62,18 @@ async def publish(
     ]
 
 
+async def _numbered(session: Session, org: str, source: Source) -> Source:
+    """Number a definition whose versions the engine counts; the newest one stands for any that says the same."""
+    if source.content_hash is None:
+        return source
+    found = await read_flow(session, org, source.name, None)
+    if found is None or found.org != org:
+        return source.numbered(1)
+    newest = open_source(found.source)
+    source.check_follows(newest)
+    return newest if newest.content_hash == source.content_hash else source.numbered(found.version + 1)
+
+
 def _compiled(
     org: str,
     source: dict[str, Any],
@@ -74,10 +87,21 @@ def _compiled(
     apps = owners(app, sorted(names), functions)
     shared = sorted(name for name in names - apps.keys() if SEPARATOR not in name and ":" not in name)
     return NewDefinition(
-        new_id(org, None, None), org, graph.kind, graph.name, graph.version, canonical(source),
-        canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)),
-        compiled.hash, compiled.compiler_version, by, canonical(apps), canonical(shared),
-    )  # fmt: skip
+        id=new_id(org, None, None),
+        org=org,
+        kind=graph.kind,
+        name=graph.name,
+        version=graph.version,
+        source=canonical(source),
+        nodes=canonical(dumped["nodes"]),
+        edges=canonical(dumped.get("edges", [])),
+        compiled=canonical(dump_compiled(compiled)),
+        hash=compiled.hash,
+        compiler_version=compiled.compiler_version,
+        created_by=by,
+        apps=canonical(apps),
+        shared=canonical(shared),
+    )
 
 
 async def _taken(session: Session, org: str, new: Sequence[NewDefinition]) -> Conflict:

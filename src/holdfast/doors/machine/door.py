@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.doors.machine.definition import MachineDefinition, is_combined
 from holdfast.doors.source import JSON, Document, Door, Received, Source
-from holdfast.errors import PayloadError
+from holdfast.errors import Conflict, PayloadError
 from holdfast.graph.model import Graph
 from holdfast.payloads.encoding import decode
 
@@ -42,6 +42,29 @@ class MachineSource(Source):
     def stored(self) -> dict[str, Any]:
         return {**self.machine.documents, "version": self.version}
 
+    @property
+    def content_hash(self) -> str:
+        return self.machine.hash
+
+    def check_follows(self, newest: Source) -> None:
+        """A blueprint keeps its content under its version: instances are told apart by it."""
+        if not isinstance(newest, MachineSource):
+            return
+        mine, theirs = self.machine, newest.machine
+        if mine.blueprint_version < theirs.blueprint_version:
+            raise Conflict(
+                f"The newest blueprint of {self.name!r} has version {theirs.blueprint_version}; this one has"
+                f" {mine.blueprint_version}.",
+                code="BLUEPRINT_OUTDATED",
+                hint="Give the blueprint a higher version.",
+            )
+        if mine.blueprint_version == theirs.blueprint_version and _bare(mine) != _bare(theirs):
+            raise Conflict(
+                f"Version {mine.blueprint_version} of the blueprint {self.name!r} was imported with other content.",
+                code="BLUEPRINT_VERSION_TAKEN",
+                hint="Give the changed blueprint a higher version.",
+            )
+
     def numbered(self, version: int) -> MachineSource:
         """Make the same machine under another version."""
         return MachineSource(self._written, version)
@@ -55,6 +78,11 @@ class MachineSource(Source):
     def document(self) -> Document:
         """Pack the blueprint and the policy for a server."""
         return Document(msgspec.json.encode(self.machine.documents), JSON, self.name)
+
+
+def _bare(machine: MachineDefinition) -> str:
+    """The hash of the blueprint without any policy."""
+    return MachineDefinition.parse(machine.documents["blueprint"]).hash
 
 
 def _take(written: object) -> Source | None:

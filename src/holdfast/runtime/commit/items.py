@@ -96,7 +96,7 @@ class _Envelope(msgspec.Struct):
     then: _Next | None = None
     expected: int | None = None  # of a trigger, as the next three
     needs_ack: bool = True
-    occurred_at: int | None = None
+    happened_at: int | None = None
     request: str | None = None
     origin: str | None = None  # of a start: the instance that is run again
 
@@ -163,7 +163,7 @@ _SIGNALS: dict[str, _Reader] = {
     "abort": lambda _q, e, _: Abort(e.reason, e.if_version),
     "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR", e.if_version),
     "resume": lambda _q, e, _: Resume(e.reason, e.if_version),
-    "triggered": lambda _q, e, _: Triggered(e.event, _optional(e.payload), e.expected, e.needs_ack, e.occurred_at),
+    "triggered": lambda _q, e, _: Triggered(e.event, _optional(e.payload), e.expected, e.needs_ack, e.happened_at),
     "acked": lambda _q, e, _: Acknowledged(
         UUID(e.ack).bytes, e.at, UUID(e.consumer).bytes, e.outcome, e.reason, e.verdict, _then(e.then)
     ),

@@ -70,9 +70,7 @@ class Triggering(Starting):
         name = require_policy_target(policy if isinstance(policy, str | bytes | dict) else policy.read_bytes())
         found = await read_flow(self._opened(), self.org, name, None)
         if found is None or "blueprint" not in found.source:
-            raise NotFound(
-                f"There is no machine {name!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first."
-            )
+            raise NotFound(f"There is no machine {name!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first.")
         return Machine.load(found.source["blueprint"], policy)
 
     # --- events ----------------------------------------------------------------------------------------------------
@@ -122,7 +120,7 @@ class Triggering(Starting):
     async def _trigger(self, wanted: Wanted) -> TriggerResult:
         ref: Ref = (self.org, wanted.flow, wanted.ref)
         definition = await self._machine_of(wanted)
-        known = self._refs.get(ref) if wanted.version is None else None
+        known = self.refs.get(ref) if wanted.version is None else None
         if known is not None:
             result = await self._send(wanted, known, None, ref)
             if result.reason != TERMINAL_REASON:
@@ -132,17 +130,15 @@ class Triggering(Starting):
         if found is not None:
             return await self._send(wanted, found.id, None, ref)
         event_of(definition.program, wanted.event)  # refused before anything is stored
-        id = self._refs.get(ref) or new_id(self.org, key, None)
-        self._refs.remember(ref, id)  # others of this process that come now mean the same one
+        id = self.refs.making(ref, new_id(self.org, key, None))
         ensure = Ensure(
             id, self.org, definition.id, definition.name, definition.version, key, wanted.ref, wanted.by,
             self.telemetry.current_trace(), self._stale_after(definition),
         )  # fmt: skip
         try:
             return await self._send(wanted, id, ensure, ref)
-        except BaseException:
-            self._refs.forget(ref)
-            raise
+        finally:
+            self.refs.made(ref)
 
     async def _machine_of(self, wanted: Wanted) -> Definition:
         """The newest effective version, or that of the blueprint that was asked for."""
@@ -180,16 +176,16 @@ class Triggering(Starting):
         result = result_of(outcome.answer)
         is_over = outcome.instance is not None and outcome.instance.status in TERMINAL
         if is_over or result.reason == TERMINAL_REASON:
-            self._refs.forget(ref)
+            self.refs.forget(ref)
         else:
-            self._refs.remember(ref, item.instance)
+            self.refs.remember(ref, item.instance)
         self._announce()
         return result
 
     def _stale_after(self, definition: Definition) -> float | None:
         machine = definition.program.machine
         assert machine is not None
-        return machine.stale if machine.stale is not None else self.stale_after
+        return machine.stale if machine.stale is not None else self.options.stale_after
 
     async def trigger_answer(
         self, environment: str, definition: str, external_ref: str, request_id: str
@@ -251,7 +247,8 @@ class Triggering(Starting):
         following = None if then is None else Triggered(take_event(then[0]), take_raw(then[1], then[0]))
         held = take_names(capabilities, "capability")
         if conn is not None:
-            await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, then, by)
+            there = None if following is None else (str(following.event), _as_text(following.raw))
+            await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by)
             return None
         id = await self._consumer_id(environment, consumer)
         signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
@@ -271,6 +268,10 @@ class Triggering(Starting):
                 hint="Register it first.",
             )
         return found
+
+
+def _as_text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
 
 
 def _blueprint(definition: Definition) -> int:

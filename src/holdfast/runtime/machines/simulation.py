@@ -1,6 +1,6 @@
 """Simulation: events sent to an instance in memory, decided by the core as the engine would decide them.
 
-Deliveries, gates and timeouts are left out: every hook counts as done, and time passes only as `now` says.
+Consumers and timeouts are left out: every gate counts as done at once, and time passes only as `now` says.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.decide import decide
+from holdfast.core.machine.gates import GATE, SUCCESS
+from holdfast.core.machine.triggers import NotApplied
 from holdfast.core.model.decision import Decision, Facts
 from holdfast.core.model.program import Program, link
-from holdfast.core.model.signals import Actor, EventArrived, Started
-from holdfast.core.model.state import EMPTY, ROOT, Instance
+from holdfast.core.model.signals import Actor, GateDone, Started, Triggered
+from holdfast.core.model.state import EMPTY, ROOT, Instance, Wait
 from holdfast.core.model.status import TERMINAL, InstanceStatus
 from holdfast.core.model.timestamps import from_datetime
 from holdfast.doors.machine.definition import MachineDefinition
@@ -26,12 +28,9 @@ from holdfast.payloads import encode
 
 Tried = int | str | tuple[int | str, Any]  # an event by code or name, perhaps with its payload
 
-NOT_APPLICABLE: Final = "not_applicable"
 REASONS: Final[dict[str, str]] = {
-    "EVENT_NOT_EXPECTED": NOT_APPLICABLE,
-    "NO_EDGE_MATCHED": NOT_APPLICABLE,
     "GUARD_REFUSED": "guard_refused",
-    "INSTANCE_OVER": "terminal",
+    "CAPABILITY_MISSING": "guard_refused",
 }
 _ID: Final = bytes(16)
 
@@ -120,7 +119,6 @@ class _Run:
     def __init__(self, program: Program, facts: Facts, data: bytes) -> None:
         self.program = program
         self.facts = facts
-        self.events = 0
         self.state = program.entry
         self.instance = Instance(
             id=_ID,
@@ -140,18 +138,30 @@ class _Run:
         token = self.instance.state.tokens.get(ROOT)
         self.state = decision.opened[-1].node if token is None else token.node
 
+    def refused(self, event: str, code: int, reason: str) -> SimulatedEntry:
+        state = self.state
+        return SimulatedEntry(from_state=state, to_state=state, event=event, code=code, applied=False, reason=reason)
+
+    def pass_gates(self) -> None:
+        """Let every gate succeed, phase by phase."""
+        while gates := [wait.ref for wait in self.waits() if wait.kind == GATE and wait.ref is not None]:
+            self.apply(decide(self.program, self.instance, GateDone(gates[0], SUCCESS), self.facts))
+
+    def waits(self) -> tuple[Wait, ...]:
+        token = self.instance.state.tokens.get(ROOT)
+        return () if token is None else token.waits
+
     def send(self, event: str, code: int, raw: bytes | None) -> SimulatedEntry:
-        self.events += 1
         before = self.state
-        signal = EventArrived(self.events.to_bytes(16), event, raw, early=False)
         try:
-            self.apply(decide(self.program, self.instance, signal, self.facts))
+            self.apply(decide(self.program, self.instance, Triggered(event, raw), self.facts))
+        except NotApplied as told:
+            return self.refused(event, code, msgspec.json.decode(told.answer)["reason"])
         except HoldfastError as error:
             if error.code not in REASONS:
                 raise
-            return SimulatedEntry(
-                from_state=before, to_state=before, event=event, code=code, applied=False, reason=REASONS[error.code]
-            )
+            return self.refused(event, code, REASONS[error.code])
+        self.pass_gates()
         config = msgspec.convert(self.program.places[self.state].node.config, StateConfig)
         rule = config.rules.get(event)
         return SimulatedEntry(from_state=before, to_state=self.state, event=event, code=code, applied=True, rule=rule)

@@ -62,7 +62,7 @@ def flow_of(environment: Any, definition: Any) -> str:
 
 def take_event(event: Any) -> str | int:
     if isinstance(event, bool) or not isinstance(event, str | int):
-        raise Refused("An event is named by its name or its code.", code="EVENT_UNKNOWN", hint="Pass a text or a number.")
+        raise Refused("An event has a name or a code.", code="EVENT_UNKNOWN", hint="Pass a text or a number.")
     if isinstance(event, str):
         check_text(event, "event")
     return event
@@ -87,7 +87,9 @@ def take_number(value: Any, what: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise Refused(f"The {what} is no number of an entry.", code="NUMBER_INVALID", hint="Pass `lifecycle` of an answer.")
+        raise Refused(
+            f"The {what} is no number of an entry.", code="NUMBER_INVALID", hint="Pass `lifecycle` of an answer."
+        )
     return value
 
 
