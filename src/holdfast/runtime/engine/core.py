@@ -208,7 +208,9 @@ class Base:
             reader=Reader(self._opened),
             board=self.board,
         )
-        outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
+        outbox.attach(
+            worker, self.dsn, self.effect_kinds, self.effect_options, self._announce, self.committer.incidents
+        )
         await worker.start()
         self._worker = worker
         try:
