@@ -12,5 +12,5 @@ cross join lateral (
     select s.id, s.created_at, s.node, s.hop from holdfast.steps s
     where s.instance_id = $1::uuid and s.created_at = any(array[r.created_at, i.carried_at]) and s.id = r.step_id
         and s.bucket = $2::smallint and s.behaviour in ('rest', 'end')
-    order by s.created_at desc limit 1
+    order by s.created_at desc, s.opened_version desc, s.opened_ordinal desc limit 1
 ) s
