@@ -67,7 +67,7 @@ async def test_its_lifecycle_tells_since_when_it_rests_and_what_led_there(engine
     assert (entry.number, entry.id, entry.from_state, entry.event, entry.event_code, entry.actor) == (
         before.number, before.id, "draft", "submit", 1001, "ann"
     )  # fmt: skip
-    assert entry.created_at == before.created_at
+    assert (entry.created_at, entry.payload) == (before.created_at, {"sent": "submit"})
     await rest(engine)
     assert (await engine.lifecycle(id)).entries == told.entries
 

@@ -27,6 +27,7 @@ _FOLDER: Final = "upkeep"
 TOGETHER: Final = 100  # instances in one transaction
 VISITED: Final = 2_000  # at one look
 NAMED: Final = 20  # reasons that are kept for the doctor
+_CONTEXT: Final = b"{}"  # stays in the database: the statement copies it
 UNREADABLE: Final = "its snapshot or its flow cannot be read"
 
 
@@ -104,7 +105,7 @@ class Carrier:
         return [carried.instance.id for carried in done]
 
     def _carried(self, errand: Errand, row: tuple[Any, ...]) -> Carried | str:
-        id, org, definition, flow, flow_version, version, status, state, data, reason, entity_version, moment = row
+        id, org, definition, flow, flow_version, version, status, state, reason, entity_version, moment = row
         program = self._program(errand, definition.bytes)
         try:
             known = read_state(state.encode())
@@ -113,8 +114,8 @@ class Carrier:
         if program is None:
             return UNREADABLE
         instance = Instance(
-            id.bytes, org, definition.bytes, flow, flow_version, version, InstanceStatus(status), known, data.encode(),
-            reason, entity_version,
+            id.bytes, org, definition.bytes, flow, flow_version, version, InstanceStatus(status), known, _CONTEXT, reason,
+            entity_version,
         )  # fmt: skip
         return hindrance(program, instance) or carry(instance, from_datetime(moment))
 
@@ -143,7 +144,6 @@ def _write(errand: Errand, done: list[Carried]) -> None:
         [UUID(bytes=carried.checkpoint) for carried in done],
         [carried.key for carried in done],
         [i.entity_version for i in whom],
-        [i.data.decode() for i in whom],
         [carried.detail.decode() for carried in done],
         [UUID(bytes=i.id) for i, _ in steps],
         [i.bucket for i, _ in steps],

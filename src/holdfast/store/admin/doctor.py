@@ -64,6 +64,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     letters_critical: float = 1000.0
     failed_warning: float = 10.0  # instances within an hour: a flow may be made to fail now and then
     failed_critical: float = 1000.0
+    notices_critical: float = 1000.0  # about errors, within an hour
     months_warning: float = 2.0
     months_critical: float = 1.0
     default_critical: float = 100_000.0  # rows: moving more keeps writers waiting for long
@@ -374,6 +375,16 @@ def _durability(errand: Errand, _: Thresholds) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _notices(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
+    for code, org, count in errand.run("doctor", "count_error_notices", int(limits.notices_critical)):
+        more = " or more" if count >= limits.notices_critical else ""
+        yield from _graded(
+            "notices", count, 1, limits.notices_critical,
+            f"{count}{more} notices {code} of {org!r} were written within the last hour.",
+            "Look at `holdfast notices --kind error`, and at the log of the workers.", unit="notices", subject=code,
+        )  # fmt: skip
+
+
 CHECKS: Final[dict[str, tuple[Check, str | None]]] = {
     "schema": (_schema, WORKER),
     "partitions_ahead": (_partitions, WORKER),
@@ -383,6 +394,7 @@ CHECKS: Final[dict[str, tuple[Check, str | None]]] = {
     "effects_left": (_left_effects, WORKER),
     "dead_letters": (_letters, WORKER),
     "instances_stopped": (_stopped, WORKER),
+    "notices": (_notices, WORKER),
     "workers_live": (_workers, WORKER),
     "handler_rivals": (_rivals, WORKER),
     "upkeep": (_upkeep, WORKER),
@@ -404,6 +416,7 @@ GOOD: Final[dict[str, str]] = {
     "effects_left": "Every effect has a worker that can deliver it.",
     "dead_letters": "There are no dead letters.",
     "instances_stopped": "No instance stands still, and none failed within the last hour.",
+    "notices": "No notice of the last hour is about an error.",
     "workers_live": "Workers are alive and none was lost.",
     "handler_rivals": "No handler is offered from two places.",
     "upkeep": "The upkeep runs.",

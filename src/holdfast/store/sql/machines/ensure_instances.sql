@@ -1,5 +1,6 @@
--- Make sure that machines have their instances: pending rows, decided upon in the same transaction. Where a consumer is
--- missing, nothing is inserted. The caller sorts the rows by key and holds no lock yet: a taken key may make it wait.
+-- Make sure that machines have their instances: pending rows, decided upon in the same transaction.
+-- Where a consumer is missing, nothing is inserted. The caller sorts the rows by key and holds no lock yet: a taken key
+-- may make it wait.
 with n as (
     insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, input, idempotency_key, business_key,
         created_by, trace, data, status, version, state, created_at, updated_at)

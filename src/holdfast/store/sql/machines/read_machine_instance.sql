@@ -10,13 +10,13 @@ from holdfast.instances i
 left join lateral (
     select t.node, t.hop from holdfast.steps t
     where t.instance_id = i.id and t.bucket = i.bucket and t.kind = 'forward' and i.completed_at is not null
-    order by t.created_at desc, t.hop desc limit 1
+    order by t.created_at desc, t.opened_version desc, t.opened_ordinal desc limit 1
 ) s on true
 left join lateral (
     select t.outcome from holdfast.steps t
     where t.instance_id = i.id and t.bucket = i.bucket and t.kind = 'forward' and t.closed_at is not null
         and t.hop < coalesce((i.state #>> '{tokens,0,hop}')::bigint, s.hop::bigint, 0)
-    order by t.created_at desc, t.hop desc limit 1
+    order by t.created_at desc, t.opened_version desc, t.opened_ordinal desc limit 1
 ) p on true
 left join lateral (  -- what led to a state that was carried, where the row of the state before is gone
     select t.detail #>> '{before,outcome}' as outcome from holdfast.steps t

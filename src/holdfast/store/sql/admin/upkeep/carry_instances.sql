@@ -12,24 +12,28 @@ with i as (
         receipt_key, opened_version, opened_ordinal, opened_by, cause, status, input, detail, outcome, closed_version,
         closed_ordinal, closed_by, closed_at, created_at)
     select u.instance, u.bucket, u.checkpoint, u.org, '@checkpoint', 'control', '', u.version, 'control', 0, u.entity_version,
-        u.key, u.version, 0, 'system', 'checkpoint', 'completed', u.data, u.detail, 'completed', u.version, 0, 'system',
+        u.key, u.version, 0, 'system', 'checkpoint', 'completed', t.data, u.detail, 'completed', u.version, 0, 'system',
         u.moment, u.moment
     from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::timestamptz[], $7::uuid[], $8::bytea[], $9::bigint[],
-        $10::jsonb[], $11::jsonb[])
-        as u(instance, bucket, org, version, moment, checkpoint, key, entity_version, data, detail)
+        $10::jsonb[])
+        as u(instance, bucket, org, version, moment, checkpoint, key, entity_version, detail)
+    join holdfast.instances t on t.id = any(array[u.instance]) and t.bucket = u.bucket
+    returning 1
 ), n as (
     insert into holdfast.steps (instance_id, bucket, id, org_id, node, behaviour, path, hop, kind, run, entity_version,
         receipt_key, opened_version, opened_ordinal, opened_by, cause, status, input, detail, calls, fence, error, created_at)
     select t.instance_id, t.bucket, t.id, t.org_id, t.node, t.behaviour, t.path, t.hop, t.kind, t.run, t.entity_version,
         t.receipt_key, u.version, u.opened, t.opened_by, 'carried', t.status, t.input,
-        jsonb_strip_nulls(jsonb_build_object('before', b.before, 'since', t.created_at)) || coalesce(t.detail, '{}'),
+        jsonb_build_object('before', b.before, 'since', t.created_at) || coalesce(t.detail, '{}'),
         t.calls, t.fence, t.error, u.moment
-    from unnest($12::uuid[], $13::smallint[], $14::bigint[], $15::timestamptz[], $16::uuid[], $17::timestamptz[], $19::smallint[])
+    from unnest($11::uuid[], $12::smallint[], $13::bigint[], $14::timestamptz[], $15::uuid[], $16::timestamptz[], $18::smallint[])
         as u(instance, bucket, version, moment, id, at, opened)
     join holdfast.steps t on t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.created_at = u.at
         and t.id = u.id and num_nulls(t.closed_at) = 1
     left join lateral (
-        select jsonb_build_object('node', s.node, 'outcome', s.outcome, 'closed_by', s.closed_by) as before
+        select jsonb_build_object('node', s.node, 'outcome', s.outcome, 'closed_by', s.closed_by,
+            'occurred_at', s.closing -> 'occurred_at',
+            'output', case when pg_column_size(s.output) <= 16384 then s.output end) as before
         from holdfast.step_receipts r
         join holdfast.steps s on s.instance_id = any(array[t.instance_id]) and s.created_at = r.created_at and s.id = r.step_id
             and s.bucket = t.bucket
@@ -41,7 +45,7 @@ with i as (
 ), c as (
     update holdfast.steps t set status = 'superseded', outcome = 'carried', closed_version = u.version,
         closed_ordinal = u.closed, closed_by = 'system', closed_at = u.moment
-    from unnest($12::uuid[], $13::smallint[], $14::bigint[], $15::timestamptz[], $16::uuid[], $17::timestamptz[], $18::smallint[])
+    from unnest($11::uuid[], $12::smallint[], $13::bigint[], $14::timestamptz[], $15::uuid[], $16::timestamptz[], $17::smallint[])
         as u(instance, bucket, version, moment, id, at, closed)
     where t.instance_id = any(array[u.instance]) and t.bucket = u.bucket and t.created_at = u.at and t.id = u.id
         and num_nulls(t.closed_at) = 1
@@ -52,6 +56,6 @@ with i as (
     from unnest($1::uuid[], $2::smallint[], $3::text[], $4::bigint[], $5::timestamptz[])
         as u(instance, bucket, org, version, moment)
 )
-select holdfast.expect('carry_instances', (select count(*) from i), cardinality($1::uuid[])),
-    holdfast.expect('carry_instances: opened', (select count(*) from n), cardinality($12::uuid[])),
-    holdfast.expect('carry_instances: closed', (select count(*) from c), cardinality($12::uuid[]))
+select holdfast.expect('carry_instances', least((select count(*) from i), (select count(*) from p)), cardinality($1::uuid[])),
+    holdfast.expect('carry_instances: opened', (select count(*) from n), cardinality($11::uuid[])),
+    holdfast.expect('carry_instances: closed', (select count(*) from c), cardinality($11::uuid[]))
