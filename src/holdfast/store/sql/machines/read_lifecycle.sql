@@ -19,7 +19,7 @@ with i as materialized (
     select v.id, v.hop, v.opened_version, v.opened_ordinal, v.node as to_state, v.created_at,
         coalesce(lag(v.closing) over w ->> 'occurred_at', v.detail #>> '{before,occurred_at}', to_jsonb(v.created_at) #>> '{}')
             as occurred_at,
-        coalesce(lag(v.closed_by) over w, v.detail #>> '{before,closed_by}', v.opened_by) as actor,
+        coalesce(lag(v.closing) over w ->> 'by', lag(v.closed_by) over w, v.detail #>> '{before,closed_by}', v.opened_by) as actor,
         coalesce(lag(v.node) over w, v.detail #>> '{before,node}') as from_state,
         coalesce(lag(v.outcome) over w, v.detail #>> '{before,outcome}') as event,
         coalesce(lag(v.output) over w, v.detail #> '{before,output}') as payload,
