@@ -276,3 +276,14 @@ async def test_the_fact_of_the_last_transition_is_told_after_the_end(engine: Eng
     for what in ("→ Checked", "→ Packed", "→ Shipped"):
         await answer(engine, what)
     assert (await engine.machine("prod", "order", "O-1")).open_acks == 0
+
+
+async def test_a_trigger_out_of_a_transaction_that_cannot_be_decided_is_told_and_kept(engine: Engine) -> None:
+    await office(engine)
+    with psycopg.connect(engine.dsn, autocommit=True) as db:
+        db.execute("select holdfast.trigger('prod', 'order', 'O-1', 'Fly')")
+    await engine.drain(timeout=30)
+    [notice] = (await engine.notices()).items
+    assert (notice.code, notice.kind, notice.detail["code"]) == ("TRIGGER_ERROR", "error", "EVENT_UNKNOWN")
+    assert rows(engine.dsn, "select source, reason from holdfast.dead_letters") == [("signal", "EVENT_UNKNOWN")]
+    assert (await engine.machine("prod", "order", "O-1")).state == "New"

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.core.model.decision import Notice
 from holdfast.core.model.signals import Failure, Started, WorkDone, WorkFailed
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.logs import logger
@@ -26,6 +27,7 @@ from holdfast.runtime.commit.items import Item
 from holdfast.runtime.commit.options import Counters, Options
 from holdfast.runtime.commit.port import Port
 from holdfast.runtime.telemetry.incidents import Incidents
+from holdfast.store.commit.deliveries import notice_row
 from holdfast.store.commit.locks import SIGNALS_PER_INSTANCE
 from holdfast.store.pg.reconnecting import REFUSED_HINT
 from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
@@ -242,7 +244,7 @@ class Mishaps:
         if not plan.buried:
             return []
         letters = [letter(q.instance, q.id, reason, e.message, tried=1) for q, reason, e in plan.buried]
-        return [SQL.bury_signals.rows(letters, self._committer.worker)]
+        return [SQL.bury_signals.rows(letters, self._committer.worker), *_notices(plan)]
 
     async def after_broken(self, session: Session, items: list[Item], plan: Plan) -> None:
         """Settle undecidable items: bury for a lasting error, count for a passing one, answer the caller."""
@@ -333,6 +335,17 @@ def letter(instance: bytes, signal: bytes, code: str, message: str, *, tried: in
 
 def _told(failure: Exception) -> str:
     return str(failure) if isinstance(failure, DatabaseError | HoldfastError) else repr(failure)
+
+
+def _notices(plan: Plan) -> list[Query]:
+    """Tell operators of triggers that nobody waits for and that could not be decided."""
+    failed = [(q, plan.locked.instances[q.instance], e) for q, _, e in plan.buried if q.kind == "triggered"]
+    told = [
+        (instance.org, Notice("TRIGGER_ERROR", "error", e.message, detail={"code": e.code, "signal": q.id.hex()}), q)
+        for q, instance, e in failed
+    ]
+    rows = [notice_row(q.id, org, q.instance, plan.locked.date_of(q.instance), notice) for org, notice, q in told]
+    return [SQL.insert_notices.rows(rows, plan.locked.now)] if rows else []
 
 
 def _as_typed(failure: Exception) -> HoldfastError:

@@ -162,10 +162,14 @@ def fact_rows(before: Instance, version: int, facts: Sequence[Fact]) -> tuple[li
 
 def told_rows(before: Instance, version: int, date: int, notices: Sequence[Notice]) -> list[Row]:
     return [
-        (
-            step_id(date, sha256(b"%b|%d|%d|notice" % (before.id, version, n)).digest(), before.id[15]), before.id[15],
-            before.org, notice.code, notice.kind, notice.message, before.id, None,
-            msgspec.json.encode({"node": notice.node, **notice.detail}),
-        )
+        notice_row(b"%b|%d|%d" % (before.id, version, n), before.org, before.id, date, notice)
         for n, notice in enumerate(notices)
-    ]  # fmt: skip
+    ]
+
+
+def notice_row(seed: bytes, org: str, instance: bytes, date: int, notice: Notice) -> Row:
+    """The row of a notice about an instance; its id follows from the seed."""
+    id, detail = step_id(date, sha256(b"%b|notice" % seed).digest(), instance[15]), notice.detail
+    if notice.node is not None:
+        detail = {"node": notice.node, **detail}
+    return id, instance[15], org, notice.code, notice.kind, notice.message, instance, None, msgspec.json.encode(detail)
