@@ -23,7 +23,7 @@ with i as materialized (
     from visits v
     window w as (order by v.opened_version, v.opened_ordinal)
 ), told as (
-    select coalesce(jsonb_agg(jsonb_build_object(
+    select coalesce(json_agg(json_build_object(
         'number', e.hop, 'id', e.id, 'from_state', e.from_state, 'to_state', e.to_state, 'event', e.event,
         'event_code', d.codes -> e.event, 'actor', e.actor, 'payload', e.payload, 'occurred_at', e.occurred_at,
         'created_at', e.created_at, 'activities', a.activities
@@ -31,7 +31,7 @@ with i as materialized (
     from entries e
     left join d on true
     cross join lateral (
-        select coalesce(jsonb_agg(jsonb_build_object(
+        select coalesce(json_agg(json_build_object(
             'id', a.id, 'instance_id', a.instance_id, 'entry', e.hop, 'state', a.state, 'name', a.name, 'actor', a.actor,
             'status', a.status, 'data', a.data, 'frozen', a.frozen, 'created_at', a.created_at, 'updated_at', a.updated_at
         ) order by a.id), '[]') as activities
@@ -40,7 +40,7 @@ with i as materialized (
     ) a
     where e.nth <= $4::bigint
 ), other as (
-    select coalesce(jsonb_agg(jsonb_build_object(
+    select coalesce(json_agg(json_build_object(
         'id', a.id, 'instance_id', a.instance_id, 'entry', null, 'state', a.state, 'name', a.name, 'actor', a.actor,
         'status', a.status, 'data', a.data, 'frozen', a.frozen, 'created_at', a.created_at, 'updated_at', a.updated_at
     ) order by a.id), '[]') as activities
@@ -49,8 +49,8 @@ with i as materialized (
         select from holdfast.steps s
         where s.instance_id = $1::uuid and s.created_at = a.step_created_at and s.id = a.step_id and s.bucket = $2::smallint))
 )
-select jsonb_build_object(
-    'instance', jsonb_build_object(
+select json_build_object(
+    'instance', json_build_object(
         'id', i.id, 'guid', i.id, 'external_ref', i.business_key, 'definition', coalesce(d.config ->> 'definition', i.flow),
         'environment', d.config ->> 'environment', 'flow', i.flow, 'definition_version', i.flow_version,
         'blueprint_version', d.config -> 'blueprint', 'status', i.status,
