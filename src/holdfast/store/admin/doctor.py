@@ -348,6 +348,18 @@ def _upkeep(errand: Errand, _: Thresholds) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _left_months(errand: Errand, _: Thresholds) -> Iterator[Finding]:
+    for [written] in errand.run("doctor", "read_left_months"):
+        for left in msgspec.json.decode(written):
+            yield Finding(
+                "months_held", "advice",
+                f"{left['count']} instances of {left['flow']!r} hold months that are old enough to go: {left['why']}"
+                f" (for example {left['example']}).",
+                left["count"], 1, "instances", left["flow"],
+                "End them, or answer what they wait for; until then their months are kept.",
+            )  # fmt: skip
+
+
 def _durability(errand: Errand, _: Thresholds) -> Iterator[Finding]:
     fsync, synchronous, pages, wal = errand.one("doctor", "read_durability")
     for name, value in (("fsync", fsync), ("synchronous_commit", synchronous), ("full_page_writes", pages)):
@@ -386,6 +398,7 @@ CHECKS: Final[dict[str, tuple[Check, str | None]]] = {
     "workers_live": (_workers, WORKER),
     "handler_rivals": (_rivals, WORKER),
     "upkeep": (_upkeep, WORKER),
+    "months_held": (_left_months, WORKER),
     "clock_regression": (_clock, WORKER),
     "oldest_transaction": (_transactions, None),
     "replication_slot": (_slots, None),
@@ -407,6 +420,7 @@ GOOD: Final[dict[str, str]] = {
     "workers_live": "Workers are alive and none was lost.",
     "handler_rivals": "No handler is offered from two places.",
     "upkeep": "The upkeep runs.",
+    "months_held": "No instance holds a month that is old enough to go.",
     "clock_regression": "The clock has not gone back.",
     "oldest_transaction": "No transaction is open for long.",
     "replication_slot": "No replication slot lags.",

@@ -1,4 +1,5 @@
 -- The lifecycle of one machine: its instance, its entries into states in their order, and the activities in each.
+-- An entry that was carried into a later month is told by its newest row, which knows when it began and what led to it.
 with i as materialized (
     select i.id, i.org_id, i.bucket, i.flow, i.flow_version, i.definition_id, i.business_key, i.status, i.created_at, i.updated_at
     from holdfast.instances i
@@ -8,17 +9,20 @@ with i as materialized (
     from i
     cross join lateral (select d.compiled from holdfast.definitions d where d.id = i.definition_id limit 1) d
 ), visits as materialized (
-    select s.id, s.hop, s.node, s.created_at, s.outcome, s.output, s.opened_by, s.closed_by, s.closing, s.opened_version,
-        s.opened_ordinal
+    select s.id, s.hop, s.node, coalesce((s.detail ->> 'since')::timestamptz, s.created_at) as created_at, s.outcome, s.output,
+        s.opened_by, s.closed_by, s.closing, s.detail, s.opened_version, s.opened_ordinal
     from holdfast.steps s
     where s.instance_id = $1::uuid and s.bucket = $2::smallint and s.org_id = $3::text and s.path = '0' and s.kind = 'forward'
-        and s.behaviour in ('rest', 'end') and s.run = 0
+        and s.behaviour in ('rest', 'end') and s.run = 0 and s.outcome is distinct from 'carried'
     order by s.opened_version desc, s.opened_ordinal desc limit $4::bigint + 1
 ), entries as materialized (
     select v.id, v.hop, v.opened_version, v.opened_ordinal, v.node as to_state, v.created_at,
-        coalesce(lag(v.closing) over w ->> 'occurred_at', to_jsonb(v.created_at) #>> '{}') as occurred_at,
-        coalesce(lag(v.closed_by) over w, v.opened_by) as actor, lag(v.node) over w as from_state,
-        lag(v.outcome) over w as event, lag(v.output) over w as payload,
+        coalesce(lag(v.closing) over w ->> 'occurred_at', v.detail #>> '{before,occurred_at}', to_jsonb(v.created_at) #>> '{}')
+            as occurred_at,
+        coalesce(lag(v.closing) over w ->> 'by', lag(v.closed_by) over w, v.detail #>> '{before,closed_by}', v.opened_by) as actor,
+        coalesce(lag(v.node) over w, v.detail #>> '{before,node}') as from_state,
+        coalesce(lag(v.outcome) over w, v.detail #>> '{before,outcome}') as event,
+        coalesce(lag(v.output) over w, v.detail #> '{before,output}') as payload,
         row_number() over (order by v.opened_version desc, v.opened_ordinal desc) as nth
     from visits v
     window w as (order by v.opened_version, v.opened_ordinal)
@@ -37,11 +41,13 @@ with i as materialized (
 ), joined as (  -- by a sort of both: a join would be a loop, whose plan depends on statistics
     select x.*, lag(x.activities) over (partition by x.id order by x.is_entry) as told
     from (
-        select e.*, null::json as activities, true as is_entry from entries e
+        select e.id, e.hop, e.opened_version, e.opened_ordinal, e.to_state, e.created_at, e.occurred_at, e.actor,
+            e.from_state, e.event, e.payload, e.nth, null::json as activities, true as is_entry
+        from entries e
         union all
         select a.step_id, null, null, null, null, null, null, null, null, null, null, null, json_agg(a.activity order by a.id),
             false
-        from acts a where a.hop is not null group by a.step_id
+        from acts a where a.step_id is not null group by a.step_id
     ) x
 ), told as (
     select coalesce(json_agg(json_build_object(
@@ -53,7 +59,8 @@ with i as materialized (
     left join d on true
     where j.is_entry and j.nth <= $4::bigint
 ), other as (
-    select coalesce(json_agg(a.activity order by a.id), '[]') as activities from acts a where a.hop is null
+    select coalesce(json_agg(a.activity order by a.id), '[]') as activities from acts a
+    where a.hop is null and (a.step_id is null or a.step_id not in (select e.id from entries e))
 )
 select json_build_object(
     'instance', json_build_object(
