@@ -14,6 +14,10 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
 from holdfast.store.notices import Notice
+from holdfast.store.pg.session import BEGIN, ROLLBACK, Session, rows
+from holdfast.store.pg.statements import SQL
+from holdfast.store.pg.transaction import PIN
+from holdfast.store.staleness import check_stale
 from holdfast.testing import advance
 
 pytestmark = pytest.mark.anyio
@@ -169,6 +173,24 @@ async def test_three_engines_report_a_rest_once(engine: Engine) -> None:
         await asyncio.gather(*(each.drain(timeout=30) for each in (engine, second, third)))
     found = (await engine.notices(code="DEFAULT_STATE_STALE", limit=200)).items
     assert sorted(notice.instance_id or "" for notice in found) == sorted(ids)
+
+
+async def test_a_look_that_is_cut_off_is_made_again_and_a_restart_repeats_none(engine: Engine) -> None:
+    id = await vendor(engine)
+    watch(engine.dsn, id, 300)
+    await advance(engine, seconds=301)
+    session, other = await Session.open(engine.dsn), await Session.open(engine.dsn)
+    try:
+        results = await session.run([BEGIN, PIN, SQL.check_stale.one(200)])
+        assert rows(results[2])[0][1] == (1).to_bytes(8, "big")  # a notice was written
+        assert await check_stale(other) == (0, 0)  # another engine passes over it
+        await session.run([ROLLBACK])
+    finally:
+        await session.close()
+        await other.close()
+    assert len(await stale(engine)) == 1
+    async with Engine(engine.dsn) as restarted:
+        assert len(await stale(restarted)) == 1
 
 
 async def test_a_failing_look_is_reported_and_harms_no_work(engine: Engine) -> None:

@@ -146,7 +146,9 @@ def test_a_page_of_notices_costs_the_same_whatever_there_is(grown: tuple[Db, Db]
         assert not node_types(plan) & {"Seq Scan", "Bitmap Heap Scan"}
         assert {access.table.partition("_")[0] for access in accesses(plan)} == {"notices"}
         assert all(("instance_id" in (a.index or "")) == (what == "of an instance") for a in accesses(plan))
-    assert buffers(many) <= buffers(few) + 40, (buffers(few), buffers(many))
+    # Ids of one millisecond are in no order, so each row may lie on a page of its own.
+    looked = next(value for value in reversed(values) if isinstance(value, int))
+    assert buffers(many) <= buffers(few) + looked + 40, (buffers(few), buffers(many))
 
 
 def test_a_look_costs_what_is_due_whatever_rests(grown: tuple[Db, Db]) -> None:

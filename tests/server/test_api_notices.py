@@ -101,6 +101,15 @@ async def test_a_stream_tells_of_notices_as_they_come(office: Served) -> None:
     assert told[0]["id"] == told[0]["data"]["id"]
 
 
+async def test_a_stream_begins_with_a_place_to_return_to(office: Served) -> None:
+    client, told = await operator(office), list[dict[str, Any]]()
+    await follow(client, told, 1, None)
+    place = told.pop()["id"]
+    await tell(office, "while away")
+    await asyncio.wait_for(follow(client, told, 1, place), 30)
+    assert [event["data"]["message"] for event in told] == ["while away"]
+
+
 async def test_a_stream_shows_nothing_of_what_one_may_not_see(office: Served) -> None:
     sam = await office.person("sam", "secrets:see")
     id = (await start(sam, "secret"))["id"]

@@ -25,7 +25,12 @@ pytestmark = pytest.mark.anyio
 SEED = 20_261
 REQUESTS = 1000
 CONNECTIONS = 32
-WITHOUT_CONTENTS = {"statistics", "statistics_deltas", "timers"}  # numbers, and nothing that is waited for here
+WITHOUT_CONTENTS = {
+    "stale_checks",
+    "statistics",
+    "statistics_deltas",
+    "timers",
+}  # numbers, and nothing that is waited for here
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,9 @@ GIVEN: dict[str, Any] = {
     "node": "ask",
     "timeout": 5.0,
     "delay": 5.0,
+    "name": "Check",
+    "status": "Done",
+    "activity_id": str(UUID(int=1)),
 }
 LISTS = ("tasks", "dead_letters")  # of an instance that is not there: empty
 

@@ -104,6 +104,9 @@ _MORE_ROWS = """
         insert into holdfast.inbox (instance_id, id, bucket, org_id, event, created_at, expires_at)
         select i.id, gen_random_uuid(), i.bucket, i.org_id, 'early', i.created_at, '-infinity'
         from holdfast.instances i where i.id = any(%(ids)s)
+    ), c as (
+        insert into holdfast.stale_checks (instance_id, bucket, org_id, after, due_at)
+        select i.id, i.bucket, i.org_id, 60, '-infinity' from holdfast.instances i where i.id = any(%(ids)s)
     ), k as (
         insert into holdfast.event_keys (org_id, event, key, bucket)
         select 'acme', 'paid', x.key, x.bucket from unnest(%(keys)s::text[], %(buckets)s::int[]) as x(key, bucket)
@@ -257,6 +260,12 @@ async def reclaim_work(actor: Actor, world: World) -> AsyncIterator[None]:
 
 async def fire_timers(actor: Actor, world: World) -> AsyncIterator[None]:
     await actor.session.run([BEGIN, PIN, SQL.fire_timers.one(10)])
+    yield
+    await actor.session.run([COMMIT])
+
+
+async def check_stale(actor: Actor, world: World) -> AsyncIterator[None]:
+    await actor.session.run([BEGIN, PIN, SQL.check_stale.one(10)])
     yield
     await actor.session.run([COMMIT])
 
@@ -450,7 +459,7 @@ VERBS: dict[str, Verb] = {
     verb.__name__: verb
     for verb in (
         commit_with_locks, commit_in_one_flush, commit_a_cancel, commit_keyed_waits, claim_work, reclaim_work,
-        fire_timers, return_claims, park_work, take_turns, delete_old_instances, start_with_keys,
+        fire_timers, check_stale, return_claims, park_work, take_turns, delete_old_instances, start_with_keys,
         start_in_a_transaction, signal_in_a_transaction, signal_a_key_in_a_transaction, cancel_in_a_transaction,
         migrate_an_instance, note_missing_handlers, count_attempts, bury_signals, bury_work, expire_inbox,
         expire_key_events, replay_signals, replay_work, replay_effects, discard_letters, change_task,

@@ -57,7 +57,7 @@ MAY_WAIT: dict[str, set[str]] = {
     # One instance, holding nothing else.
     "migrate_an_instance": INSTANCE_HOLDERS,
     # They hold what they delete or return; the holder of the rest is in the middle of its own short transaction.
-    "delete_old_instances": COMMITS | WORK_HOLDERS | SIGNAL_HOLDERS | {"fire_timers"},
+    "delete_old_instances": COMMITS | WORK_HOLDERS | SIGNAL_HOLDERS | {"fire_timers", "check_stale"},
     "return_claims": COMMITS | WORK_HOLDERS,
     "park_work": COMMITS | WORK_HOLDERS,
     # The same bucket, for one statement; it holds nothing else.
@@ -67,6 +67,7 @@ MAY_WAIT: dict[str, set[str]] = {
     "claim_work": set(),
     "reclaim_work": set(),
     "fire_timers": set(),
+    "check_stale": set(),
     "cancel_in_a_transaction": set(),
     "note_missing_handlers": set(),
     "expire_inbox": set(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,6 +13,7 @@ import msgspec
 from holdfast.client.connection import Connection, some_id_part, taken
 from holdfast.store.notices import Notice, NoticePage
 
+RETURN: Final = 0.25  # seconds before a stream that the server has ended is opened again
 REMEMBERED: Final = 20_000  # ids of notices that a returning stream may send again
 
 
@@ -50,14 +52,14 @@ class ClientNotices:
         known: OrderedDict[str, None] = OrderedDict()
         while True:
             headers = {} if last is None else {"Last-Event-ID": last}
-            for data in self._server.events("/notices/stream", _query(code, kind, instance, consumer), headers):
-                notice = taken(Notice, msgspec.json.decode(data))
-                last = notice.id if last is None else max(last, notice.id)
-                if notice.id not in known:
-                    known[notice.id] = None
+            for id, data in self._server.events("/notices/stream", _query(code, kind, instance, consumer), headers):
+                last = id if last is None or id is None else max(last, id)
+                if data and id not in known:
+                    known[id or ""] = None
                     if len(known) > REMEMBERED:
                         known.popitem(last=False)
-                    yield notice
+                    yield taken(Notice, msgspec.json.decode(data))
+            time.sleep(RETURN)
 
 
 def _query(code: str | None, kind: str | None, instance: str | None, consumer: str | None) -> dict[str, Any]:

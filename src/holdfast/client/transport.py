@@ -107,8 +107,11 @@ class Transport:
                 return found, cursor
             query = {**query, "after": None}
 
-    def events(self, path: str, query: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[bytes]:
-        """Yield the data of server-sent events until the server ends the stream."""
+    def events(
+        self, path: str, query: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> Iterator[tuple[str | None, bytes]]:
+        """Yield id and data of server-sent events until the server ends the stream; a place alone has no data."""
+        id, data = None, b""
         asked = {name: _values(value) for name, value in query.items() if value is not None}
         try:
             with self._http.stream(
@@ -119,8 +122,13 @@ class Transport:
                     raise _refusal(answer)
                 for line in answer.iter_lines():
                     name, _, value = line.partition(": ")
-                    if name == "data":
-                        yield value.encode()
+                    if name == "id":
+                        id = value
+                    elif name == "data":
+                        data = value.encode()
+                    elif not line and (id is not None or data):
+                        yield id, data
+                        id, data = None, b""
         except httpx2.TransportError as failure:
             raise _unreachable(self._url, failure) from None
 

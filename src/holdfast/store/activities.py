@@ -15,7 +15,7 @@ from holdfast.store.pg.transaction import PIN
 from holdfast.store.pg.wire import read_int
 
 
-class Activity(msgspec.Struct, frozen=True):
+class Activity(msgspec.Struct, frozen=True, gc=False):
     """Work of an application in a state of a machine. `entry` is the number of the entry, None where it has none."""
 
     id: str

@@ -15,7 +15,7 @@ from holdfast.runtime.machines.following import Follower, follow
 from holdfast.runtime.reads.views import unknown_instance
 from holdfast.runtime.validation import Id, check_text, take_id, take_utc
 from holdfast.store.activities import Activity, list_activities
-from holdfast.store.notices import KINDS, Notice, NoticePage, WantedNotices, list_notices
+from holdfast.store.notices import KINDS, Notice, NoticePage, WantedNotices, first_id, list_notices, read_now
 from holdfast.store.queue.notes import note_event
 from holdfast.store.reads.lifecycle import Lifecycle, read_lifecycle
 from holdfast.store.reads.steps import check_page
@@ -45,6 +45,10 @@ class Reporting(Reading):
         start = None if after is None else take_id(after)
         found, end = await list_notices(self._opened(), self.org, wanted, start, check_page(limit, "notices"))
         return NoticePage(found, None if end is None else str(UUID(bytes=end)))
+
+    async def notice_place(self) -> str:
+        """The place of this moment among notices, as an `after` of `follow_notices`."""
+        return str(UUID(bytes=first_id(await read_now(self._opened()))))
 
     def follow_notices(
         self,

@@ -171,6 +171,7 @@ class SyncEngine:
     get_effect = _verb(Engine.get_effect)
     replay_effect = _verb(Engine.replay_effect)
     notices = _verb(Engine.notices)
+    notice_place = _verb(Engine.notice_place)
     activity = _verb(Engine.activity)
     set_activity = _verb(Engine.set_activity)
     freeze_activity = _verb(Engine.freeze_activity)

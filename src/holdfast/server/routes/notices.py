@@ -105,6 +105,10 @@ async def _told(
     instance: UUID | None,
     consumer: str | None,
 ) -> AsyncGenerator[dict[str, Any]]:
+    if after is None:
+        yield {
+            "id": await sight.engine.notice_place()
+        }  # no event: a caller that returns before the first one has a place
     following = sight.engine.follow_notices(
         after=after, code=code, kind=kind, instance=instance, consumer=consumer, life=life
     )

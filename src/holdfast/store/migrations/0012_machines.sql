@@ -133,7 +133,7 @@ create table holdfast.notices (
     instance_id uuid,
     consumer text,
     detail jsonb not null default '{}',
-    primary key (id, created_at, bucket)
+    primary key (created_at, id, bucket)  -- the date first: only the next index serves a page
 ) partition by range (created_at);
 create index notices_in_order on holdfast.notices (org_id, id);
 create index notices_by_instance on holdfast.notices (instance_id, id) where instance_id is not null;

@@ -32,7 +32,7 @@ class LifecycleInstance(msgspec.Struct, frozen=True):
     modified_at: datetime
 
 
-class LifecycleEntry(msgspec.Struct, frozen=True):
+class LifecycleEntry(msgspec.Struct, frozen=True, gc=False):
     """One entry into a state. The first one, number 0, has no event: it is the start."""
 
     number: int
@@ -65,4 +65,13 @@ async def read_lifecycle(session: Session, org: str, id: bytes, last: int | None
     query = SQL.read_lifecycle.one(id, id[15], org, ALL if last is None else last)
     results = await session.once(SQL.use_tenant.one(org), query)
     found = rows(results[1])
-    return _decode(found[0][0][1:]) if found else None
+    return _numbered(_decode(found[0][0])) if found else None
+
+
+def _numbered(document: Lifecycle) -> Lifecycle:
+    """Give activities the number of an entry whose row was carried elsewhere: their own key leads nowhere then."""
+    for entry in document.entries:
+        for n, activity in enumerate(entry.activities):
+            if activity.entry is None:
+                entry.activities[n] = msgspec.structs.replace(activity, entry=entry.number)
+    return document

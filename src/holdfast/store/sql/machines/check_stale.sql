@@ -28,10 +28,11 @@ with due as materialized (
     select r.*, x.environment, x.name, x.waits or x.has_timeout as is_covered
     from ripe r
     left join lateral (
-        select exists (
-                select from holdfast.ack_consumers a
-                where a.instance_id = r.instance_id and num_nulls(a.closed_at) = 1 and a.closed_at is null
-            ) as waits,
+        select (  -- in an order that only the index of what is open has
+                select true from holdfast.ack_consumers a
+                where a.instance_id = r.instance_id and a.closed_at is null
+                order by a.consumer_id, a.seq, a.ordinal limit 1
+            ) is not null as waits,
             d.compiled #>> array['nodes', r.node, 'config', 'timeout', 'event'] is not null as has_timeout,
             d.compiled #>> '{config,environment}' as environment,
             coalesce(d.compiled #>> '{config,definition}', r.flow) as name

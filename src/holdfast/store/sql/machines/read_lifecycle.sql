@@ -26,37 +26,44 @@ with i as materialized (
         row_number() over (order by v.opened_version desc, v.opened_ordinal desc) as nth
     from visits v
     window w as (order by v.opened_version, v.opened_ordinal)
-), told as (
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'number', e.hop, 'id', e.id, 'from_state', e.from_state, 'to_state', e.to_state, 'event', e.event,
-        'event_code', d.codes -> e.event, 'actor', e.actor, 'payload', e.payload, 'occurred_at', e.occurred_at,
-        'created_at', e.created_at, 'activities', a.activities
-    ) order by e.opened_version, e.opened_ordinal), '[]') as entries
-    from entries e
-    left join d on true
-    cross join lateral (
-        select coalesce(jsonb_agg(jsonb_build_object(
-            'id', a.id, 'instance_id', a.instance_id, 'entry', e.hop, 'state', a.state, 'name', a.name, 'actor', a.actor,
-            'status', a.status, 'data', a.data, 'frozen', a.frozen, 'created_at', a.created_at, 'updated_at', a.updated_at
-        ) order by a.id), '[]') as activities
-        from holdfast.activities a
-        where a.instance_id = $1::uuid and a.step_id = e.id and a.bucket = $2::smallint
-    ) a
-    where e.nth <= $4::bigint
-), other as (
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'id', a.id, 'instance_id', a.instance_id, 'entry', null, 'state', a.state, 'name', a.name, 'actor', a.actor,
+), acts as materialized (
+    select a.id, a.step_id, s.hop, json_build_object(
+        'id', a.id, 'instance_id', a.instance_id, 'entry', s.hop, 'state', a.state, 'name', a.name, 'actor', a.actor,
         'status', a.status, 'data', a.data, 'frozen', a.frozen, 'created_at', a.created_at, 'updated_at', a.updated_at
-    ) order by a.id), '[]') as activities
+    ) as activity
     from holdfast.activities a
-    where a.instance_id = $1::uuid and a.bucket = $2::smallint and (a.step_id is null or (
-        a.step_id not in (select e.id from entries e) and not exists (
-            select from holdfast.steps s
-            where s.instance_id = $1::uuid and s.created_at = a.step_created_at and s.id = a.step_id
-                and s.bucket = $2::smallint)))
+    left join lateral (
+        select s.hop from holdfast.steps s
+        where s.instance_id = $1::uuid and s.created_at = a.step_created_at and s.id = a.step_id and s.bucket = $2::smallint
+        limit 1
+    ) s on true
+    where a.instance_id = $1::uuid and a.bucket = $2::smallint
+), joined as (  -- by a sort of both: a join would be a loop, whose plan depends on statistics
+    select x.*, lag(x.activities) over (partition by x.id order by x.is_entry) as told
+    from (
+        select e.id, e.hop, e.opened_version, e.opened_ordinal, e.to_state, e.created_at, e.occurred_at, e.actor,
+            e.from_state, e.event, e.payload, e.nth, null::json as activities, true as is_entry
+        from entries e
+        union all
+        select a.step_id, null, null, null, null, null, null, null, null, null, null, null, json_agg(a.activity order by a.id),
+            false
+        from acts a where a.step_id is not null group by a.step_id
+    ) x
+), told as (
+    select coalesce(json_agg(json_build_object(
+        'number', j.hop, 'id', j.id, 'from_state', j.from_state, 'to_state', j.to_state, 'event', j.event,
+        'event_code', d.codes -> j.event, 'actor', j.actor, 'payload', j.payload, 'occurred_at', j.occurred_at,
+        'created_at', j.created_at, 'activities', coalesce(j.told, '[]')
+    ) order by j.opened_version, j.opened_ordinal), '[]') as entries
+    from joined j
+    left join d on true
+    where j.is_entry and j.nth <= $4::bigint
+), other as (
+    select coalesce(json_agg(a.activity order by a.id), '[]') as activities from acts a
+    where a.hop is null and (a.step_id is null or a.step_id not in (select e.id from entries e))
 )
-select jsonb_build_object(
-    'instance', jsonb_build_object(
+select json_build_object(
+    'instance', json_build_object(
         'id', i.id, 'guid', i.id, 'external_ref', i.business_key, 'definition', coalesce(d.config ->> 'definition', i.flow),
         'environment', d.config ->> 'environment', 'flow', i.flow, 'definition_version', i.flow_version,
         'blueprint_version', d.config -> 'blueprint', 'status', i.status,

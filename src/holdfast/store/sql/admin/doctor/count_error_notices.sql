@@ -2,8 +2,7 @@
 select x.code, x.org_id, count(*)
 from (
     select n.code, n.org_id from holdfast.notices n
-    where n.id >= rpad(lpad(
-        to_hex((extract(epoch from (select holdfast.clock())) * 1000)::bigint - 3600000), 12, '0'), 32, '0')::uuid
+    where n.created_at >= (select holdfast.clock()) - interval '1 hour'
         and n.kind = 'error'
     limit $1::bigint
 ) x
