@@ -14,7 +14,7 @@ async def test_a_migration_gives_an_instance_the_newest_policy(engine: Engine) -
     await office(engine)
     done = await engine.trigger("prod", "order", "O-1", "Check")
     await engine.import_machine(policy=GATES)
-    await engine.migrate(done.instance, 2, by="ann")
+    await engine.migrate("prod.order", to=2, instances=[done.instance], by="ann")
     await engine.trigger("prod", "order", "O-1", "Back")
     await engine.trigger("prod", "order", "O-1", "Check")
     assert (await engine.machine("prod", "order", "O-1")).blocked_by == ["CHECK.CREDIT"]
@@ -24,7 +24,7 @@ async def test_open_gates_survive_a_migration(engine: Engine) -> None:
     await office(engine, GATES)
     done = await engine.trigger("prod", "order", "O-1", "Check")
     await engine.import_machine(Machine.load(BLUEPRINT, {**GATES, "timeouts": []} | {"stale_minutes": 5}))
-    await engine.migrate(done.instance, 2, by="ann")
+    await engine.migrate("prod.order", to=2, instances=[done.instance], by="ann")
     assert (await engine.trigger("prod", "order", "O-1", "Pack")).reason == "blocked"
     await answer(engine, "CHECK.CREDIT")
     await answer(engine, "→ Checked")
@@ -62,7 +62,7 @@ async def test_reopening_is_a_new_instance_under_the_same_reference(engine: Engi
     await office(engine)
     for event in ("Check", "Pack", "Ship"):
         done = await engine.trigger("prod", "order", "O-1", event)
-    again = await engine.rerun(done.instance, "Packed", by="ann")
+    again = await engine.rerun(done.instance, from_step="Packed", by="ann")
     stands = await engine.machine("prod", "order", "O-1")
     assert (stands.id, stands.id != done.instance) == (again.id, True)
     assert (await engine.trigger("prod", "order", "O-1", "Ship")).instance == again.id
