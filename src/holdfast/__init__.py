@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.hooks.notices import FlowContext
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
+    from holdfast.runtime.machines.machine import Machine
     from holdfast.runtime.ops.dead_letters import LetterFilter
     from holdfast.runtime.ops.retention import Retention
     from holdfast.runtime.process.loop import run
@@ -44,6 +45,7 @@ __all__ = [
     "Graph",
     "InstanceFilter",
     "LetterFilter",
+    "Machine",
     "Metrics",
     "Middleware",
     "RateLimit",
@@ -74,6 +76,7 @@ _HOMES = {
     "Graph": "holdfast.graph.model",
     "InstanceFilter": "holdfast.runtime.reads.search",
     "LetterFilter": "holdfast.runtime.ops.dead_letters",
+    "Machine": "holdfast.runtime.machines.machine",
     "Metrics": "holdfast.runtime.hooks.metrics",
     "Middleware": "holdfast.runtime.hooks.middleware",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",

@@ -42,6 +42,7 @@ class Settings:
     shared_secrets: frozenset[str] = frozenset()  # names, as variables spell them, of what every organisation may use
     race_patience: float = 2.0  # seconds a caller tries again to change what others change
     max_context: int = 4 * 1024 * 1024  # what an instance may keep of what its steps give
+    stale_after: float | None = None  # seconds a machine may rest before that is reported; None: any time
     fast_paths: bool = True  # plain steps are decided and written the short way
 
     @classmethod
@@ -69,6 +70,7 @@ class Settings:
             shared_secrets=_shared_secrets(given("HOLDFAST_SHARED_SECRETS")),
             race_patience=seconds("HOLDFAST_RACE_PATIENCE", default.race_patience),
             max_context=_max_context(given("HOLDFAST_MAX_CONTEXT", str(default.max_context))),
+            stale_after=_stale_after(given("HOLDFAST_STALE_AFTER", "off")),
             fast_paths=_fast_paths(given("HOLDFAST_FAST_PATHS", "1")),
         )
 
@@ -146,6 +148,15 @@ def _seconds(variable: str, value: str) -> float:
         seconds = -1.0
     if not 0 <= seconds <= LONGEST_SECONDS:  # also false for what is not a number
         raise _invalid(variable, f"is {value!r}, not a number of seconds.", "Write 0 to 100 years in seconds.")
+    return seconds
+
+
+def _stale_after(value: str) -> float | None:
+    if value.lower() == "off":
+        return None
+    seconds = _seconds("HOLDFAST_STALE_AFTER", value)
+    if not seconds:
+        raise _invalid("HOLDFAST_STALE_AFTER", "is 0.", "Write a time above 0 in seconds, or off.")
     return seconds
 
 

@@ -32,6 +32,7 @@ from holdfast.core.model.control_rows import (
     TaskOverdue,
     TimerParked,
     UndoneAgain,
+    WaitsChanged,
     read_control,
 )
 from holdfast.core.model.signals import Failure
@@ -69,6 +70,11 @@ GOLDEN: list[tuple[ControlRow, str, str]] = [
     (EventKept(event="go", id="01"), "@keep", '{"event":"go","id":"01"}'),
     (EventsLapsed(events=2), "@lapse", '{"events":2}'),
     (TaskOverdue(path="0", wait="w"), "@overdue", '{"path":"0","wait":"w"}'),
+    (
+        WaitsChanged(path="0", waits=(Wait("w", "gate", "check"),), because="gate"),
+        "@waits",
+        '{"path":"0","waits":[{"id":"w","kind":"gate","event":"check"}],"because":"gate"}',
+    ),
     (Cancelled(by="ann", reason="r"), "@cancel", '{"by":"ann","reason":"r"}'),
     (Aborted(by="ann", reason=None), "@abort", '{"by":"ann","reason":null}'),
     (ForceFailed(by="ann", reason="r"), "@force_fail", '{"by":"ann","reason":"r"}'),

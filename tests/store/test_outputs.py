@@ -13,9 +13,11 @@ from holdfast.core.model.decision import (
     Closed,
     Decision,
     Effect,
+    Fact,
     KeyWait,
     Letter,
     Moved,
+    Notice,
     Outgoing,
     Retried,
     TaskClosed,
@@ -33,7 +35,9 @@ STEP = visit(BEFORE)
 ID = bytes(16)
 WAIT = KeyWait("paid", "order-1", "0@1", ID)
 # What the batch itself brings, and what counts and writes the short way.
-OF_THE_BATCH = {"delete_signals", "uncount_calls", "insert_statistics"}
+OF_THE_BATCH = {
+    "delete_signals", "uncount_calls", "insert_statistics", "close_deliveries", "promote_deliveries", "bury_deliveries",
+}  # fmt: skip
 SHORT = {"begin_instances", "advance_steps", "finish_instances", "undo_steps", "end_rollbacks"}
 
 # One value of each output that gives rows, and the statements it gives them to.
@@ -68,6 +72,13 @@ SAMPLES: list[tuple[str, Any, set[str]]] = [
         {"insert_letters"},
     ),
     ("letters_resolved", (Answered(ID, "requeued", "ann"),), {"resolve_letters"}),
+    (
+        "facts",
+        (Fact(ID, "transition", ID, "Done", "Finish", b"{}"),),
+        {"insert_acks", "insert_deliveries"},
+    ),
+    ("notices", (Notice("STATE_STALE", "overdue", "It stands still."),), {"insert_notices"}),
+    ("rearms", True, {"rearm_deliveries"}),
 ]
 
 
@@ -88,7 +99,7 @@ def test_every_statement_has_its_place_and_every_place_its_statement() -> None:
 
 def test_an_output_with_rows_says_how_they_are_made() -> None:
     without = {name for name, output in OUTPUTS.items() if output.write is None and output.fold is None}
-    assert without == {"children", "keep", "needs", "plain"}, "rows of the batch, or none"
+    assert without == {"answer", "children", "keep", "needs", "plain"}, "rows of the batch, or none"
 
 
 @pytest.mark.parametrize(("field", "value", "expected"), SAMPLES)

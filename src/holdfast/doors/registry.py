@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.doors import raw
+from holdfast.doors.machine import door as machine
+from holdfast.doors.machine.definition import MachineDefinition
 from holdfast.doors.saga import door as saga
 from holdfast.doors.saga.model import Definition
 from holdfast.doors.source import Door, Received, Source
@@ -14,9 +16,10 @@ from holdfast.doors.steps.model import Workflow
 from holdfast.errors import DefinitionError
 from holdfast.graph.model import Graph
 
-DOORS: Final[dict[str, Door]] = {"raw": raw.DOOR, "saga": saga.DOOR, "steps": steps.DOOR}
+# In the order in which they are asked: any JSON may be a graph, so the raw one comes last of those that read it.
+DOORS: Final[dict[str, Door]] = {"machine": machine.DOOR, "raw": raw.DOOR, "saga": saga.DOOR, "steps": steps.DOOR}
 
-Written = Source | Definition | Workflow | Graph | dict[str, Any]
+Written = Source | Definition | Workflow | MachineDefinition | Graph | dict[str, Any]
 
 
 def source_of(written: object) -> Source:
@@ -41,14 +44,16 @@ def load_source(found: object) -> Source | None:
 
 def receive(body: bytes, media: str, file: str) -> Received:
     """Read the body of a request, by its media type."""
-    reader = next((door.receive for door in DOORS.values() if media in door.media), None)
-    if reader is None:
+    readers = (door.receive for door in DOORS.values() if media in door.media and door.receive is not None)
+    found = (reader(body, file) for reader in readers)
+    received = next((each for each in found if each is not None), None)
+    if received is None:
         known = ", ".join(media_types())
         raise DefinitionError(
             f"Definitions are not read from {media!r}.", code="GRAPH_INVALID", hint=f"Send one of {known}."
         )
-    return reader(body, file)
+    return received
 
 
 def media_types() -> tuple[str, ...]:
-    return tuple(media for door in DOORS.values() for media in door.media)
+    return tuple(dict.fromkeys(media for door in DOORS.values() for media in door.media))

@@ -50,6 +50,18 @@ class Source(Protocol):
         ...
 
     @property
+    def content_hash(self) -> str | None:
+        """The hash of a definition whose versions the engine numbers. None: its author numbers it."""
+        return None
+
+    def numbered(self, version: int) -> Source:
+        """Make the same definition under another version, where the engine numbers it."""
+        return self
+
+    def check_follows(self, newest: Source) -> None:
+        """Refuse a definition that cannot follow the newest version, where the engine numbers it."""
+
+    @property
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         """Handlers that came with the definition, to be registered with the engine that publishes it."""
         return {}
@@ -104,4 +116,5 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     open: Callable[[Mapping[str, Any]], Source | None]  # a stored source; None: not of this door
     load: Callable[[object], Source | None] = _never  # what `module:name` names on the command line
     media: tuple[str, ...] = ()  # media types of request bodies
-    receive: Callable[[bytes, str], Received] | None = None  # a body and its name; raises if anything is wrong with it
+    # A body and its name; raises if anything is wrong with it. None: not of this door, though of its media types.
+    receive: Callable[[bytes, str], Received | None] | None = None

@@ -1,7 +1,7 @@
 """The machine in a graph: what the nodes and the graph of a machine carry beyond places and edges.
 
-A state's rules, timeout and category stand in `Node.config`; the environment, the codes of its events and the versions
-it was made of stand in `Graph.config`. The door that compiles a blueprint and a policy writes them, the core reads
+`Node.config` has a state's rules, timeout and category; `Graph.config` has the environment, the codes of the events and
+the versions it was made of. The door that compiles a blueprint and a policy writes them, the core reads
 them. Everything is resolved when the graph is compiled: parameters are data, events are names, durations are seconds,
 and each event that leads into a state finds its own rule.
 """
@@ -33,7 +33,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call by name to the consumers that take it. An `order` puts it into a phase, and a gate holds the next one."""
+    """A call by name to the consumers that take it. With an `order` it belongs to a phase; a gate holds the next."""
 
     code: str
     type: Literal["gate", "effect"] = GATE
@@ -60,7 +60,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StateTimeout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The time a stay may last. With an event it is decided as that event; without one it is told as a notice."""
+    """The time a stay may last. With an event it is decided as that event; without one it is a notice."""
 
     after: float  # seconds
     event: str | None = None

@@ -44,6 +44,7 @@ async def publish(
     session: Session, org: str, sources: Sequence[Source], by: str | None, app: str | None = None
 ) -> list[Published]:
     """All of them in one transaction, or none. `app`: whose their short names of handlers are."""
+    sources = [await _numbered(session, org, source) for source in sources]
     graphs = [_lowered(source) for source in sources]
     # In threads: to check a large definition takes seconds, and nobody else waits for it.
     new = [
@@ -59,6 +60,18 @@ async def publish(
         Published(one.name, one.version, one.hash, is_new, await _unknown_flows(session, org, graph))
         for one, is_new, (_, graph) in zip(new, was_new, graphs, strict=True)
     ]
+
+
+async def _numbered(session: Session, org: str, source: Source) -> Source:
+    """Number a definition whose versions the engine counts; the newest one stands for any that says the same."""
+    if source.content_hash is None:
+        return source
+    found = await read_flow(session, org, source.name, None)
+    if found is None or found.org != org:
+        return source.numbered(1)
+    newest = open_source(found.source)
+    source.check_follows(newest)
+    return newest if newest.content_hash == source.content_hash else source.numbered(found.version + 1)
 
 
 def _compiled(

@@ -44,6 +44,33 @@ class Startable(Protocol):
     def version(self) -> int: ...
 
 
+class Triggering(Protocol):
+    """A trigger, checked."""
+
+    @property
+    def flow(self) -> str: ...
+    @property
+    def ref(self) -> str: ...
+    @property
+    def event(self) -> str | int: ...
+    @property
+    def raw(self) -> bytes | None: ...
+    @property
+    def request(self) -> str | None: ...
+    @property
+    def by(self) -> str | None: ...
+    @property
+    def capabilities(self) -> Sequence[str]: ...
+    @property
+    def expected(self) -> int | None: ...
+    @property
+    def version(self) -> int | None: ...
+    @property
+    def needs_ack(self) -> bool: ...
+    @property
+    def occurred_at(self) -> int | None: ...
+
+
 class BorrowedVerbs:
     def __init__(self, org: str, wake: Wake | None = None) -> None:
         self._org = org
@@ -106,6 +133,37 @@ class BorrowedVerbs:
         await _run(conn, "cancel_instance", arguments, self._wake)
         return await self.get(conn, instance)
 
+    async def trigger(self, conn: Any, wanted: Triggering, trace: str | None) -> bytes:
+        """An event for a machine through the queue; the id of its instance."""
+        environment, _, definition = wanted.flow.partition(".")
+        arguments = (
+            environment, definition, wanted.ref, str(wanted.event), None if wanted.raw is None else wanted.raw.decode(),
+            wanted.request, _text(wanted.by, "actor"), wanted.expected, wanted.version, wanted.needs_ack,
+            None if wanted.occurred_at is None else to_datetime(wanted.occurred_at).isoformat(), self._org,
+            _list(wanted.capabilities), trace,
+        )  # fmt: skip
+        return UUID(await _run(conn, "trigger_machine", arguments, self._wake)).bytes
+
+    async def ack(
+        self,
+        conn: Any,
+        environment: str,
+        consumer: str,
+        ack: str,
+        outcome: str,
+        message: str | None,
+        verdict: str | None,
+        then: tuple[str, str | None] | None,
+        by: str | None,
+    ) -> bool:
+        """The answer of a consumer in its own transaction. False: it had been given before."""
+        event, payload = (None, None) if then is None else then
+        arguments = (
+            consumer, ack, outcome, _text(message, "message"), environment, verdict, event, payload,
+            _text(by, "actor"), self._org,
+        )  # fmt: skip
+        return bool(await _run(conn, "acknowledge", arguments, self._wake))
+
     async def get(self, conn: Any, instance: bytes) -> Instance:
         found = await _run(conn, "get_instance", (_uuid(instance), self._org))
         if found is None:
@@ -156,6 +214,10 @@ _CODES: Final = {
     ("start_instance", "HF409"): "IDEMPOTENCY_KEY_REUSED",
     ("send_signal", "HF409"): "SIGNAL_ID_REUSED",
     ("cancel_instance", "HF409"): "INSTANCE_OVER",
+    ("trigger_machine", "HF404"): "FLOW_UNKNOWN",
+    ("trigger_machine", "HF409"): "SIGNAL_ID_REUSED",
+    ("trigger_machine", "HF422"): "TRIGGER_REFUSED",
+    ("acknowledge", "HF404"): "ACK_UNKNOWN",
     ("decide_task", "HF404"): "TASK_UNKNOWN",
     ("decide_task", "HF409"): "SIGNAL_ID_REUSED",
 }
@@ -174,6 +236,7 @@ _REFUSERS: Final[dict[str, tuple[type[HoldfastError], str]]] = {
     "refuse_version": (Conflict, "VERSION_CONFLICT"),
     "refuse_closed_task": (Conflict, "TASK_OVER"),
     "refuse_held_task": (Conflict, "TASK_CLAIMED"),
+    "require_consumer": (Refused, "CONSUMER_MISSING"),
     "refuse_stale": (DefinitionError, "WORKFLOW_COMPILER_STALE"),
 }
 

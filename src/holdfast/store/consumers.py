@@ -171,6 +171,12 @@ async def find(session: Session, org: str, names: Sequence[tuple[str, str]]) -> 
     return found
 
 
+async def find_consumer(session: Session, org: str, environment: str, name: str) -> bytes | None:
+    """The id of a consumer by its name; one that was removed does not count."""
+    results = await session.once(SQL.use_worker.one(), SQL.find_consumer.one(org, environment, name))
+    return next((id for (id,) in rows(results[1])), None)
+
+
 async def beat(session: Session, consumers: Iterable[bytes]) -> None:
     batch = [(id, id[15]) for id in sorted(consumers)]
     if batch:

@@ -138,18 +138,11 @@ async def _move(session: Session, claims: Sequence[Claimed], back: int, delay: i
     return _changed([c.key for c in claims], rows(results[1]))
 
 
-def settle_within(key: DeliveryKey, signal: bytes) -> Query:
-    """Settle a fact in the transaction that processed it. The query answers no row where it was settled before."""
-    return SQL.settle_delivery.one(*key.row(), signal)
-
-
-async def note_trouble(session: Session, key: DeliveryKey, org: str, code: str, message: str, **about: Any) -> None:
-    """Write a notice of a handler that raised."""
-    consumer, detail = about.pop("consumer"), msgspec.json.encode(about)
-    notice = SQL.insert_notice.one(
-        key.fact.instance[15], org, code, "error", message, key.fact.instance, consumer, detail
-    )
-    await session.once(PIN, notice)
+def settle_within(
+    org: str, environment: str, consumer: str, ack: str, verdict: str | None, event: str | None, payload: bytes | None
+) -> Query:
+    """Settle a fact in the transaction that processed it; answers false where it was settled before."""
+    return SQL.settle_delivery.one(consumer, ack, environment, verdict, event, payload, org)
 
 
 async def list_open_deliveries(

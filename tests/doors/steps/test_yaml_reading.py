@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 from steps_yaml import codes, problems, sound
 
-from holdfast.doors.steps.durations import read_duration
+from holdfast.doors.durations import read_duration
 from holdfast.doors.steps.load import load_steps
 from holdfast.doors.steps.problems import Findings
 from holdfast.doors.steps.reading import DEEPEST, LARGEST, MOST_NODES, read_yaml

@@ -12,12 +12,7 @@ import jsonschema_rs
 import pytest
 from steps_yaml import EXAMPLES, FULL
 
-from holdfast.doors.steps import steps_schema
-from holdfast.doors.steps.format import FILE
-from holdfast.doors.steps.load import load_steps
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.reading import read_yaml
-from holdfast.doors.steps.shapes import (
+from holdfast.doors.shapes import (
     Choice,
     Expressions,
     Field,
@@ -32,6 +27,11 @@ from holdfast.doors.steps.shapes import (
     Variants,
     Whole,
 )
+from holdfast.doors.steps import steps_schema
+from holdfast.doors.steps.format import FILE
+from holdfast.doors.steps.load import load_steps
+from holdfast.doors.steps.problems import Findings
+from holdfast.doors.steps.reading import read_yaml
 from holdfast.doors.steps.tree import plain
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "steps.schema.json"

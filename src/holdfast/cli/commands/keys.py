@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from holdfast.cli.render.output import say, show, show_all, table
-from holdfast.doors.steps.durations import read_duration
+from holdfast.doors.durations import read_duration
 from holdfast.errors import Refused
 from holdfast.runtime.engine import Engine
 from holdfast.server.auth.keyring import USUAL_SCOPES, IssuedKey, Keyring

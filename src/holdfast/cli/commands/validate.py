@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 from rich.text import Text
 
+from holdfast.cli.machine_files import Read, in_directory, is_machine_file, read_machines
 from holdfast.cli.render.output import draw, say, show_all, show_json
+from holdfast.doors.machine import Problem as MachineProblem
+from holdfast.doors.machine import blueprint_schema, policy_schema
 from holdfast.doors.steps import Problem, Workflow, steps_schema
 from holdfast.doors.steps.load import load_steps, repeated
 from holdfast.doors.steps.problems import Findings, in_order
@@ -21,26 +24,62 @@ from holdfast.printable import printable
 
 SUFFIXES = (".yaml", ".yml")
 FAILED = 1
+SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+    "steps": steps_schema,
+    "blueprint": blueprint_schema,
+    "policy": policy_schema,
+}
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of steps, or directories of them.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Files of steps or machines, or directories of them.")
+    ],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The policy to check a blueprint with.", show_default=False)
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check files of steps. Every problem is printed as `file:line:column: CODE message (hint)`; exit code 1 if any."""
-    workflows, problems = read_files(files)
+    """Check files of steps, blueprints and policies: a line per problem, `file:line:column: CODE message (hint)`.
+
+    Exit code 1 if there is any. A policy is checked with the blueprint of its machine, if that is named as well.
+    """
+    machine_files = list(_machine_files(files))
+    others = [path for path in files if path not in machine_files]
+    machines, misfits = read_machines(machine_files, policy) if machine_files or policy is not None else ((), ())
+    workflows, problems = read_files(others)
+    found = [*problems, *misfits]
     if json:
-        show_all([msgspec.to_builtins(problem) for problem in problems])
+        show_all([msgspec.to_builtins(problem) for problem in found])
     else:
-        tell(problems)
-        _sum_up(workflows, problems)
-    if any(problem.severity == "error" for problem in problems):
+        tell(found)
+        _sum_up(workflows, machines, found)
+    if any(problem.severity == "error" for problem in found):
         raise typer.Exit(FAILED)
 
 
-def schema() -> None:
-    """Print the JSON Schema of files of steps, for editors that complete and check them."""
-    show_json(steps_schema(), indent=2)
+def schema(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SCHEMAS)}.")] = "steps",
+) -> None:
+    """Print the JSON Schema of files of steps, of blueprints or of policies, for editors that complete and check."""
+    if name not in SCHEMAS:
+        raise NotFound(f"There is no schema {name!r}.", hint=f"Choose one of {', '.join(SCHEMAS)}.")
+    show_json(SCHEMAS[name](), indent=2)
+
+
+def _machine_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """The files of machines among the named ones and in the named directories."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(in_directory(path))
+        elif is_machine_file(path):
+            if not path.exists():
+                raise _missing(path)
+            yield path
+
+
+def _missing(path: Path) -> NotFound:
+    return NotFound(f"There is no file {str(path)!r}.", code="FILE_NOT_FOUND", hint="Check the name.")
 
 
 def read_files(paths: Sequence[Path]) -> tuple[tuple[Workflow, ...], tuple[Problem, ...]]:
@@ -58,19 +97,21 @@ def read_files(paths: Sequence[Path]) -> tuple[tuple[Workflow, ...], tuple[Probl
     return tuple(workflows), in_order([*problems, *repeated(workflows)])
 
 
-def tell(problems: Sequence[Problem]) -> None:
+def tell(problems: Sequence[Problem | MachineProblem]) -> None:
     """One line each: red is wrong, yellow is a warning."""
     for found in problems:
         is_error = found.severity == "error"
         colour = "red" if is_error else "yellow"
-        place = printable(f"{found.file}:{found.line}:{found.column}:")
+        place = printable(f"{found.file}:{found.line}:{found.column}:" if found.line else f"{found.file}:")
         warning = "" if is_error else "warning: "
         hint = f" ({printable(found.hint)})" if found.hint else ""
         told = f" {warning}{printable(found.message)}"
         draw([Text.assemble((place, "bold"), " ", (found.code, colour), told, (hint, "dim"))])
 
 
-def _sum_up(workflows: Sequence[Workflow], problems: Sequence[Problem]) -> None:
+def _sum_up(
+    workflows: Sequence[Workflow], machines: Sequence[Read], problems: Sequence[Problem | MachineProblem]
+) -> None:
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     if errors:
@@ -79,6 +120,8 @@ def _sum_up(workflows: Sequence[Workflow], problems: Sequence[Problem]) -> None:
         return
     for workflow in workflows:
         say(f"{workflow.file}: {workflow.id} version {workflow.version}, {len(workflow.steps)} steps")
+    for machine in machines:
+        say(f"{machine.file}: {machine.summary}")
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -86,7 +129,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
-            raise NotFound(f"There is no file {str(path)!r}.", code="FILE_NOT_FOUND", hint="Check the name.")
+            raise _missing(path)
         inside = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
         for file in inside if path.is_dir() else [path]:
             if file not in seen:

@@ -57,8 +57,10 @@ def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settle
     if signal.outcome == PROCESSED:
         is_late = delivery.is_closed and delivery.status == PROCESSED
         return None if is_late else Settled(PROCESSED, True, _verdict(delivery, signal))
-    if delivery.is_closed or delivery.status == FAILED or delivery.is_settled:
+    if delivery.is_closed or delivery.status == FAILED:
         return None
+    if delivery.is_settled and signal.outcome != FAILED:
+        return None  # its consumer has answered, and that answer is on its way
     if signal.outcome in (EXPIRED, ABANDONED):
         return Settled(signal.outcome, True)
     if signal.outcome == EXHAUSTED and delivery.attempts < delivery.most:

@@ -301,5 +301,6 @@ Signal = (
     | Migrate
     | Rerun
     | Triggered
+    | Acknowledged
     | GateDone
 )

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.doors.shapes import Items
 from holdfast.doors.steps.decode import Misfit, Taker
 from holdfast.doors.steps.format import FILE, WORKFLOW
 from holdfast.doors.steps.model import Assignee, Retry, Step, Transition, Workflow
 from holdfast.doors.steps.problems import Findings
 from holdfast.doors.steps.reading import read_yaml
-from holdfast.doors.steps.shapes import Items
 from holdfast.doors.steps.slices import cut_out
 from holdfast.doors.steps.tree import Mapping, Sequence, Tree
 

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from holdfast.doors.steps.durations import read_duration
-from holdfast.doors.steps.model import Path
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.shapes import (
+from holdfast.doors.durations import read_duration
+from holdfast.doors.shapes import (
     Choice,
     Expressions,
     Fields,
@@ -25,6 +23,8 @@ from holdfast.doors.steps.shapes import (
     Variants,
     Whole,
 )
+from holdfast.doors.steps.model import Path
+from holdfast.doors.steps.problems import Findings
 from holdfast.doors.steps.tree import Mapping, Mark, Scalar, Sequence, Tree, described, plain
 
 
@@ -63,14 +63,15 @@ class Taker:
                 pass
             case _:
                 return self.wrong_type(path, shape.wanted if shape.pattern is None else f"text: {shape.wanted}", tree)
+        code = shape.code or "STEPS_VALUE_INVALID"
         if not value.strip():
-            return self.refuse(shape.code, f"{_told(path)} is empty; it must be {shape.wanted}.", tree.mark)
+            return self.refuse(code, f"{_told(path)} is empty; it must be {shape.wanted}.", tree.mark)
         if len(value) > shape.longest:
             message = f"{_told(path)} has {len(value)} characters; at most {shape.longest} are read."
-            return self.refuse(shape.code, message, tree.mark)
+            return self.refuse(code, message, tree.mark)
         if shape.pattern is not None and not compiled(shape.pattern).search(value):
             message = f"{_told(path)} is {described(tree)}; it must be {shape.wanted}."
-            return self.refuse(shape.code, message, tree.mark)
+            return self.refuse(code, message, tree.mark)
         return value
 
     def choice(self, shape: Choice, tree: Tree, path: Path) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.doors.steps.shapes import (
+from holdfast.doors.shapes import (
     EVENT,
     ID,
     VISIBLE,

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from holdfast.doors.steps.durations import PATTERN
+from holdfast.doors.json_schema import DIALECT, schema_of
 from holdfast.doors.steps.format import FILE
-from holdfast.doors.steps.shapes import (
-    Choice,
-    Expressions,
-    Fields,
-    Flag,
-    Items,
-    Json,
-    Number,
-    Shape,
-    Span,
-    Text,
-    Variants,
-    Whole,
-)
-
-DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_NOT_ZERO: Final = {"not": {"pattern": "^[^1-9]*$"}}
 
 
 def steps_schema() -> dict[str, Any]:
@@ -34,99 +16,3 @@ def steps_schema() -> dict[str, Any]:
         "description": "Workflows of steps: what people do, what the system does, and what leads from one to the next.",
         **schema_of(FILE),
     }
-
-
-def schema_of(shape: Shape) -> dict[str, Any]:
-    return _WRITERS[type(shape)](shape)
-
-
-def _text(shape: Text) -> dict[str, Any]:
-    pattern = shape.pattern or r"\S"
-    return {"type": "string", "pattern": pattern, "maxLength": shape.longest}
-
-
-def _choice(shape: Choice) -> dict[str, Any]:
-    return {"enum": list(shape.values)}
-
-
-def _flag(shape: Flag) -> dict[str, Any]:
-    return {"type": "boolean"}
-
-
-def _whole(shape: Whole) -> dict[str, Any]:
-    return {"type": "integer", "minimum": shape.least, "maximum": shape.most}
-
-
-def _number(shape: Number) -> dict[str, Any]:
-    return {"type": "number", "minimum": shape.least, "maximum": shape.most}
-
-
-def _span(shape: Span) -> dict[str, Any]:
-    return {"type": "string", "pattern": PATTERN, **({} if shape.zero_allowed else _NOT_ZERO)}
-
-
-def _expressions(shape: Expressions) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": {"type": ["string", "number", "boolean", "null"], "pattern": r"\S"},
-    }
-
-
-def _json(shape: Json) -> dict[str, Any]:
-    return {"type": "object"}
-
-
-def _items(shape: Items) -> dict[str, Any]:
-    return {
-        "type": "array",
-        "items": schema_of(shape.of),
-        "minItems": shape.least,
-        "maxItems": shape.most,
-        **({"uniqueItems": True} if shape.distinct else {}),
-    }
-
-
-def _fields(shape: Fields) -> dict[str, Any]:
-    required = [key for key, field in shape.table.items() if field.required]
-    return {
-        "type": "object",
-        "properties": {
-            key: {**schema_of(field.shape), "description": field.about} for key, field in shape.table.items()
-        },
-        **({"required": required} if required else {}),
-        "additionalProperties": False,
-    }
-
-
-def _variants(shape: Variants) -> dict[str, Any]:
-    kinds = {"properties": {shape.by: {"enum": list(shape.tables)}}, "required": [shape.by]}
-    cases = [
-        {
-            "if": {"properties": {shape.by: {"const": kind}}, "required": [shape.by]},
-            "then": _case(shape.by, kind, table),
-        }
-        for kind, table in shape.tables.items()
-    ]
-    return {"type": "object", **kinds, "allOf": cases}
-
-
-def _case(by: str, kind: str, table: Fields) -> dict[str, Any]:
-    written = _fields(table)
-    about = table.table[by].about
-    written["properties"][by] = {"const": kind, "description": about}
-    return written
-
-
-_WRITERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
-    Text: _text,
-    Choice: _choice,
-    Flag: _flag,
-    Whole: _whole,
-    Number: _number,
-    Span: _span,
-    Expressions: _expressions,
-    Json: _json,
-    Items: _items,
-    Fields: _fields,
-    Variants: _variants,
-}

@@ -9,29 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from holdfast.core.decide import decide, decide_at_length
+from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, settle
+from holdfast.core.machine.gates import GATE
+from holdfast.core.machine.triggers import NotApplied
 from holdfast.core.model.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
 from holdfast.core.model.program import Program
 from holdfast.core.model.signals import (
     SYSTEM,
+    Acknowledged,
     Actor,
     Cancel,
     Decided,
     EventArrived,
+    GateDone,
     Migrate,
     Requeue,
     RequeueMany,
     Signal,
     Started,
+    Suspend,
+    Triggered,
     WorkDone,
     WorkFailed,
 )
 from holdfast.core.model.snapshot import inconsistency
 from holdfast.core.model.state import Instance
-from holdfast.core.model.status import InstanceStatus
+from holdfast.core.model.status import TERMINAL, InstanceStatus
 from holdfast.core.model.timestamps import seconds
 from holdfast.core.signals.migrate import lost_undos
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
@@ -40,7 +47,9 @@ from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.commit.follow_ups import follow, is_overtaken, is_repeated, plan_rollbacks, remember_taker
 from holdfast.runtime.commit.items import Item, from_queue
-from holdfast.store.commit.batch import Batch, ChildStart, writes
+from holdfast.store.commit.batch import Batch, ChildStart, SignalReceipt, writes
+from holdfast.store.commit.deliveries import Change, deliveries_of, found_deliveries, tell
+from holdfast.store.commit.ensuring import takers_of
 from holdfast.store.commit.history import open_letters, read_visited, was_taken_back
 from holdfast.store.commit.locks import Locked, QueuedSignal
 from holdfast.store.commit.needs import (
@@ -54,13 +63,15 @@ from holdfast.store.commit.needs import (
 )
 from holdfast.store.commit.rows import Entry
 from holdfast.store.pg.partitions import Month
-from holdfast.store.pg.session import Session
+from holdfast.store.pg.session import Session, rows
 from holdfast.store.pg.statements import Query
+from holdfast.store.pg.wire import read_int
 from holdfast.store.queue.work import POINT
 from holdfast.store.tasks import decision_content, lock_tasks, locked_tasks, tasks_to_lock
 
 log = logger("holdfast.commit")
 
+NOWHERE: Final = "", "", ""  # a machine of an instance that is not locked
 STALE_IS_FINE = (WorkDone, WorkFailed)
 KEEP_SECONDS = 7 * 24 * 3600.0
 _STARTED_BEFORE = frozenset({"ALREADY_STARTED", "INSTANCE_OVER"})
@@ -95,7 +106,11 @@ class Plan:
         self.buried: list[tuple[QueuedSignal, str, HoldfastError]] = []
         self.broken: list[tuple[Item, Exception]] = []
         self.halted: set[bytes] = set()  # a signal of theirs is to be tried again, and younger ones stay behind it
-        self.receipts: list[tuple[bytes, str, str, bytes]] = []
+        self.receipts: list[SignalReceipt] = []
+        self.replies: list[tuple[asyncio.Future[Any], bytes | None]] = []  # answers that change no instance
+        self.deliveries: dict[tuple[bytes, bytes], dict[bytes, Delivery]] = {}  # of facts that are answered
+        self.settled: list[Change] = []
+        self.takers: set[tuple[str, str, str]] = set()  # machines that have a consumer of transitions
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
         self.point = POINT
@@ -145,13 +160,26 @@ class Plan:
         await lock_event_keys(session, sorted(keys))
 
     async def _look_up(self, session: Session, items: Sequence[Item]) -> dict[SignalContent, Receipt]:
-        """Read the earlier receipts of these signals, and lock the tasks they decide: one flush for both."""
+        """Read the earlier receipts of these signals, lock the tasks they decide, and read who has answered the facts
+        they are about: one flush for all."""
         signals = [content for item in items if (content := _content(item)) is not None]
         tasks = sorted({item.signal.task for item in items if type(item.signal) is Decided})
-        queries = [*([find_receipts(signals)] if signals else ()), *([tasks_to_lock(tasks)] if tasks else ())]
+        facts = sorted({(i.instance, i.signal.at, i.signal.ack) for i in items if type(i.signal) is Acknowledged})
+        machines = sorted({self._machine_of(item) for item in items if type(item.signal) is Triggered} - {NOWHERE})
+        queries = [
+            *([find_receipts(signals)] if signals else ()),
+            *([deliveries_of(facts)] if facts else ()),
+            *([takers_of(machines)] if machines else ()),
+            *([tasks_to_lock(tasks)] if tasks else ()),
+        ]
         results = await session.run(queries) if queries else []
         if tasks:
             self.tasks |= locked_tasks(tasks, results[-1])
+        if facts:
+            self._know(found_deliveries(results[bool(signals)]))
+        if machines:
+            found = rows(results[bool(signals) + bool(facts)])
+            self.takers |= {machines[read_int(number) - 1] for (number,) in found}
         return found_receipts(signals, results[0]) if signals else {}
 
     async def _hold_tasks(self, session: Session, items: Sequence[Item]) -> None:
@@ -213,7 +241,7 @@ class Plan:
     def batch(self) -> Batch:
         return Batch(
             self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts,
-            self.kept, self.children, self.point, self.month, self.unmade, self.fast,
+            self.kept, self.children, self.point, self.month, self.unmade, self.fast, self.settled,
         )  # fmt: skip
 
     def _writes_of(self, date: int) -> list[Query]:
@@ -222,9 +250,10 @@ class Plan:
         return writes(
             Batch(
                 date, self.worker, self._lease, [e for id, e in self.entries.items() if of(id) == date],
-                [c for c in self.consumed if of(c[0]) == date], [r for r in self.receipts if of(r[0]) == date],
+                [c for c in self.consumed if of(c[0]) == date], [r for r in self.receipts if of(r.instance) == date],
                 [k for k in self.kept if of(k[0]) == date], [c for c in self.children if of(c.parent) == date],
                 self.point, month, [u for u in self.unmade if of(u[0]) == date], self.fast,
+                [c for c in self.settled if of(c.key[0]) == date],
             )
         )  # fmt: skip
 
@@ -254,6 +283,9 @@ class Plan:
             self._bury(queued, failure)
             return
         await self._hold_tasks(session, [item])
+        if isinstance(item.signal, Triggered | Acknowledged):
+            await self._take_of_machine(session, item)
+            return
         await self._look_for_rollback(session, item)
         needs_more = self._take(item)
         entry = self.entries.get(item.instance)
@@ -283,15 +315,16 @@ class Plan:
 
     def _is_new(self, item: Item, receipt: Receipt) -> bool:
         """The same signal id again: the same body is the same signal, another one is a conflict."""
-        earlier = receipt.earlier
+        earlier, answer = receipt.earlier, receipt.answer
         if earlier is None:  # it may also stand in this very batch
             mine = item.instance, item.receipt
-            earlier = next((content for id, _, key, content in self.receipts if (id, key) == mine), None)
+            same = next((r for r in self.receipts if (r.instance, r.key) == mine), None)
+            earlier, answer = (None, None) if same is None else (same.digest, same.answer)
         if earlier is None:
             return True
         if earlier == receipt.content:
             if item.answer is not None:
-                self.answers.append((item.answer, None))
+                self.replies.append((item.answer, answer))
             return False
         self.refused.append(
             (
@@ -324,10 +357,18 @@ class Plan:
         if program is None:
             self._break(item, self.unloadable[instance.definition])
             return False
+        if type(item.signal) is Acknowledged:
+            self._acknowledge(item, item.signal, instance, program, receipt)
+            return False
         try:
             _check_node(program, item.signal)
+            if type(item.signal) is Triggered and self._machine_of(item) not in self.takers:
+                raise no_consumer(instance.flow)
             facts = self._facts if item.actor is SYSTEM and not self.locked.ahead else self._facts_for(item)
             decision = self.decide(program, instance, item.signal, facts)
+        except NotApplied as told:
+            self._reply(item, instance, receipt, told.answer)
+            return False
         except (Refused, Conflict, Forbidden, NotFound) as refusal:
             self._refuse(item, instance, program, refusal)
             return False
@@ -340,12 +381,110 @@ class Plan:
         if item.answer is not None:
             self.answers.append((item.answer, decision))
         if receipt is not None:
-            self.receipts.append((item.instance, instance.org, item.receipt or "", receipt.content))
+            self._receive(item, instance, receipt, decision.answer)
         if decision.keep:
             self._keep(item, instance)
         if item.unmade:
             self._uncount(item, instance)
         return bool(decision.needs or decision.children or decision.stops or decision.halts)
+
+    def _receive(self, item: Item, instance: Instance, receipt: Receipt, answer: bytes | None = None) -> None:
+        signal = SignalReceipt(item.instance, instance.org, item.receipt or "", receipt.content, answer)
+        self.receipts.append(signal)
+
+    # --- machines ------------------------------------------------------------------------------------------------
+
+    async def _take_of_machine(self, session: Session, item: Item) -> None:
+        """A trigger or an answer out of the queue: nobody waits for it, and what it finds is kept with its receipt."""
+        known = await self._look_up(session, [item])
+        content = _content(item)
+        receipt = None if content is None else known[content]
+        if receipt is None or self._is_new(item, receipt):
+            self._take(item, receipt)
+
+    def _machine_of(self, item: Item) -> tuple[str, str, str]:
+        """Organisation, environment and definition."""
+        found = self.locked.instances.get(item.instance)
+        if found is None:
+            return NOWHERE
+        environment, _, definition = found.flow.partition(".")
+        return found.org, environment, definition
+
+    def _know(self, found: dict[tuple[bytes, bytes], dict[bytes, Delivery]]) -> None:
+        """Take deliveries as they were read, but for those that an answer of this very batch has changed."""
+        for fact, deliveries in found.items():
+            self.deliveries.setdefault(fact, deliveries)
+
+    def _reply(self, item: Item, instance: Instance, receipt: Receipt | None, answer: bytes) -> None:
+        """Answer a trigger that changes nothing. The answer is kept, so a repeat gets the same."""
+        if receipt is not None:
+            self._receive(item, instance, receipt, answer)
+        if item.answer is not None:
+            self.replies.append((item.answer, answer))
+
+    def _acknowledge(
+        self, item: Item, signal: Acknowledged, instance: Instance, program: Program, receipt: Receipt | None
+    ) -> None:
+        """Settle a delivery, with all that follows from it in the same commit: its gate, a suspension, the next event.
+
+        Nothing of it counts if the next event is refused.
+        """
+        deliveries = self.deliveries.get((item.instance, signal.ack), {})
+        delivery = deliveries.get(signal.consumer)
+        if delivery is None:
+            self._refuse(item, instance, program, unknown_ack())
+            return
+        settled = settle(delivery, signal, is_over=instance.status in TERMINAL)
+        answer: bytes | None = None
+        if settled is not None:
+            key, date = (item.instance, signal.at, signal.ack), self.locked.date_of(item.instance)
+            change = Change(key, delivery, settled, instance.org, instance.flow, signal.message, date)
+            after = {**deliveries, signal.consumer: changed(delivery, settled)}
+            try:
+                decisions, answer = self._follow_answer(item, signal, change, after, instance, program)
+            except (Refused, Conflict, Forbidden, NotFound) as refusal:
+                self._refuse(item, instance, program, refusal)
+                return
+            self.deliveries[item.instance, signal.ack] = after
+            self.settled.append(change)
+            if decisions:
+                entry = self.entries.setdefault(item.instance, Entry(instance, []))
+                entry.decisions += decisions
+        if receipt is not None:
+            self._receive(item, instance, receipt, answer)
+        if item.answer is not None:
+            self.replies.append((item.answer, answer))
+
+    def _follow_answer(
+        self,
+        item: Item,
+        signal: Acknowledged,
+        change: Change,
+        deliveries: dict[bytes, Delivery],
+        instance: Instance,
+        program: Program,
+    ) -> tuple[list[Decision], bytes | None]:
+        decisions: list[Decision] = []
+
+        def go_on(following: Signal, actor: Actor = SYSTEM) -> Decision:
+            now = decisions[-1].instance if decisions else instance
+            decisions.append(self.decide(program, now, following, self.facts(item.instance, actor)))
+            return decisions[-1]
+
+        verdict = gate_verdict(deliveries.values()) if change.delivery.type == GATE else None
+        with contextlib.suppress(Refused, Conflict):  # the stay is over, or the instance stands still already
+            if change.settled.halts:
+                go_on(Suspend(f"ACK_SUSPEND: {tell(change)}"))
+            elif verdict is not None:
+                go_on(GateDone(signal.ack, verdict))
+        if signal.then is None or signal.outcome != PROCESSED:
+            return decisions, None
+        try:
+            return decisions, go_on(signal.then, item.actor).answer
+        except NotApplied as told:
+            return decisions, told.answer
+
+    # --- facts ---------------------------------------------------------------------------------------------------
 
     def _facts_for(self, item: Item) -> Facts:
         target = self.catalog.known(item.signal.definition) if type(item.signal) is Migrate else None
@@ -396,6 +535,8 @@ class Plan:
     # --- what could not be applied ---------------------------------------------------------------------------------
 
     def _refuse(self, item: Item, instance: Instance, program: Program, refusal: HoldfastError) -> None:
+        if type(item.signal) is Triggered and not instance.version:
+            self._begin(item, instance, program)
         if item.queued is not None:
             if is_repeated(item.signal, instance, refusal, taken_back=self._is_taken_back(item, instance, program)):
                 log.info("A repeated %s of %s changed nothing: %s", item.queued.kind, item.instance.hex(), refusal.code)
@@ -410,6 +551,12 @@ class Plan:
             self.answers.append((item.answer, None))
             return
         self.refused.append((item, _maybe_applied(refusal) if item.unsure else refusal))
+
+    def _begin(self, item: Item, instance: Instance, program: Program) -> None:
+        """The trigger is refused, and the instance that was made for it stays: at its first state."""
+        if item.instance not in self.entries:
+            begun = self.decide(program, instance, Started(instance.data), self.facts(item.instance, item.actor))
+            self.entries[item.instance] = Entry(instance, [begun])
 
     def _is_taken_back(self, item: Item, instance: Instance, program: Program) -> bool:
         """A rollback undoes, or has undone, all that a cancel would; one to a save point keeps what lies before it."""
@@ -431,6 +578,23 @@ class Plan:
     def _bury(self, queued: QueuedSignal, failure: HoldfastError) -> None:
         self.consumed.remove((queued.instance, queued.id))
         self.buried.append((queued, failure.code, failure))
+
+
+def no_consumer(flow: str) -> Refused:
+    environment, _, definition = flow.partition(".")
+    return Refused(
+        f"No consumer takes transitions of {definition!r} in {environment!r}, so nobody would be told.",
+        code="CONSUMER_MISSING",
+        hint="Register a consumer first: engine.consumer(...), or `holdfast consumers register`.",
+    )
+
+
+def unknown_ack() -> NotFound:
+    return NotFound(
+        "There is no such delivery.",
+        code="ACK_UNKNOWN",
+        hint="Send the `ack` of an event back as it came, as the consumer it came to.",
+    )
 
 
 def _maybe_applied(refusal: HoldfastError) -> StoreError:
@@ -458,6 +622,13 @@ def _content(item: Item) -> SignalContent | None:
         return item.content
     if isinstance(signal, Decided):
         return decision_content(item.instance, item.receipt, signal)
+    if isinstance(signal, Acknowledged):
+        then = signal.then
+        event, raw = ("", None) if then is None else (str(then.event), then.raw)
+        return SignalContent(item.instance, item.receipt, event, raw, None)
+    if isinstance(signal, Triggered):
+        said = None if signal.expected is None else str(signal.expected)
+        return SignalContent(item.instance, item.receipt, str(signal.event), signal.raw, said)
     if isinstance(signal, EventArrived):
         return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
     return SignalContent(item.instance, item.receipt, type(signal).__name__, None, None)  # its id is unique

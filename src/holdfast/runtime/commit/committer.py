@@ -16,13 +16,13 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.core.model.decision import Decision, Dispatch
-from holdfast.core.model.signals import WorkDone, WorkFailed
+from holdfast.core.model.signals import Acknowledged, WorkDone, WorkFailed
 from holdfast.core.model.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.logs import logger
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.commit.batch import KEEP_SECONDS, Plan
+from holdfast.runtime.commit.batch import KEEP_SECONDS, Plan, no_consumer
 from holdfast.runtime.commit.clock import DatabaseClock
 from holdfast.runtime.commit.crash_guard import Caution
 from holdfast.runtime.commit.failures import Mishaps
@@ -33,6 +33,7 @@ from holdfast.runtime.commit.items import Item
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.telemetry.incidents import QUIET, Incidents
 from holdfast.runtime.telemetry.timeouts import Timeouts
+from holdfast.store.commit.ensuring import ensure_instances
 from holdfast.store.commit.locks import SIGNALS_PER_INSTANCE, Locked, dates, lock
 from holdfast.store.pg.connect import pauses
 from holdfast.store.pg.partitions import Months
@@ -60,6 +61,7 @@ class Options(msgspec.Struct, frozen=True):
     aging: float | None = AGING  # points of priority that queued work gains per second; 0 or None: none
     race_patience: float = 2.0  # seconds a caller tries again to change what others change
     max_context: int = MAX_CONTEXT_BYTES  # what an instance may keep of what its steps give
+    stale_after: float | None = None  # seconds a machine may rest before that is reported; None: any time
     fast_paths: bool = True  # off: every decision is made and written the general way, with the same outcome
 
 
@@ -144,10 +146,11 @@ class Committer:
         """Commit one signal and return its outcome; raise a legal refusal.
 
         The answer to a COMMIT may be lost with its connection. The signal is then sent again, and its receipt shows
-        that it was received: the caller would get a conflict with itself otherwise.
+        that it was received: the caller would get a conflict with itself otherwise. An answer of a consumer needs none,
+        because a second one changes nothing.
         """
         loop = asyncio.get_running_loop()
-        if item.receipt is None and item.fresh is None:
+        if item.receipt is None and item.fresh is None and type(item.signal) is not Acknowledged:
             item.receipt = str(uuid4())
         item.answer = loop.create_future()
         item.deadline = loop.time() + (self.options.race_patience if timeout is None else timeout)
@@ -322,15 +325,34 @@ class Committer:
     async def _write_locked(
         self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int
     ) -> Plan:
+        ensuring = [item for item in items if item.ensure is not None]
+        if ensuring:
+            await self._ensure(session, items, ensuring)
         known = [
             (i, self.snapshots.cache.get(i))
             for i in {item.instance for item in items if item.fresh is None or item.unsure}
         ]
-        locked = await lock(session, known, claim, signals)
+        locked = await lock(session, known, claim, signals, begun=bool(ensuring))
         if claim:
             self.signals_ready = locked.has_more
             self.hold(locked, ids)
         return await self.write(session, locked, items)
+
+    async def _ensure(self, session: Session, items: list[Item], ensuring: list[Item]) -> None:
+        """Insert the instances that triggers need. One that somebody else has inserted is another one to lock."""
+        wanted = {item.instance: item.ensure for item in ensuring if item.ensure is not None}
+        ordered = sorted(wanted.values(), key=lambda ensure: ensure.order)
+        holders = dict(zip((one.id for one in ordered), await ensure_instances(session, ordered), strict=True))
+        for item in ensuring:
+            holder = holders[item.instance]
+            if holder == item.instance:
+                continue
+            items.remove(item)
+            if holder is not None:
+                item.instance, item.ensure = holder, None
+                self._put_back([item])
+            elif item.answer is not None and not item.answer.done():
+                item.answer.set_exception(no_consumer(item.ensure.flow if item.ensure is not None else ""))
 
     def hold(self, locked: Locked, ids: set[bytes]) -> None:
         """The instances that were claimed are the lane's, too."""
@@ -366,6 +388,9 @@ class Committer:
         for answer, decision in plan.answers:
             if not answer.done():
                 answer.set_result(_outcome(decision, plan.locked.now))
+        for answer, reply in plan.replies:
+            if not answer.done():
+                answer.set_result(Outcome(None, plan.locked.now, answer=reply))
         for item, refusal in plan.refused:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
@@ -430,7 +455,9 @@ class Committer:
 
 
 def _outcome(decision: Decision | None, now: int) -> Outcome:
-    return Outcome(None, now) if decision is None else Outcome(decision.instance, decision.instance.updated)
+    if decision is None:
+        return Outcome(None, now)
+    return Outcome(decision.instance, decision.instance.updated, answer=decision.answer)
 
 
 def _by_instance(item: Item) -> bytes:

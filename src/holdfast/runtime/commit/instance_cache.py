@@ -28,6 +28,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     instance: Instance | None  # None: it had been applied before
     now: int
     started: Any = None  # what `local` held for it
+    answer: bytes | None = None  # to a trigger
     last_step: str | None = None  # the visit that was opened last, where the commit opened one
 
 
@@ -66,7 +67,7 @@ class Snapshots:
     def committed(self, plan: Plan, id: bytes, entry: Entry) -> None:
         after = entry.decisions[-1].instance
         for news in self._watches.get(id, ()):
-            news.latest = Outcome(after, after.updated, None, _last_opened(entry.decisions))
+            news.latest = Outcome(after, after.updated, last_step=_last_opened(entry.decisions))
             news.set()
         if after.status in TERMINAL:
             self.cache.pop(id, None)

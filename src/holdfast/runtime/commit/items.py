@@ -12,6 +12,7 @@ import msgspec
 from holdfast.core.model.signals import (
     SYSTEM,
     Abort,
+    Acknowledged,
     Actor,
     Cancel,
     ChildFinished,
@@ -26,9 +27,11 @@ from holdfast.core.model.signals import (
     Started,
     Suspend,
     TimerDue,
+    Triggered,
 )
 from holdfast.core.model.state import Instance
 from holdfast.errors import PayloadError
+from holdfast.store.commit.ensuring import Ensure
 from holdfast.store.commit.locks import QueuedSignal
 from holdfast.store.commit.needs import SignalContent
 from holdfast.store.commit.rows import NewInstance
@@ -51,7 +54,15 @@ class Item(msgspec.Struct, gc=False):
     unsure: bool = False  # the answer of a commit with it was lost: it may have been applied
     input: bytes | None = None  # what the step was called with, should its result turn out not to be storable
     unmade: bool = False  # a result without a call, though the step was leased with one that counts
+    ensure: Ensure | None = None  # of a trigger: the instance to insert, if it is not there
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
+
+
+class _Next(msgspec.Struct):
+    """The event that an answer brings along."""
+
+    event: str
+    payload: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Envelope(msgspec.Struct):
@@ -77,6 +88,16 @@ class _Envelope(msgspec.Struct):
     decision: str = ""
     comment: str | None = None
     expired: tuple[dict[str, Any], ...] = ()  # kept events that were not taken in time
+    ack: str = ""  # of a consumer's answer, as the next five
+    at: int = 0
+    consumer: str = ""
+    outcome: str = ""
+    verdict: str | None = None
+    then: _Next | None = None
+    expected: int | None = None  # of a trigger, as the next three
+    needs_ack: bool = True
+    happened_at: int | None = None
+    request: str | None = None
     origin: str | None = None  # of a start: the instance that is run again
 
 
@@ -94,7 +115,19 @@ def from_queue(queued: QueuedSignal, input: bytes | None) -> Item:
             code="SIGNAL_UNREADABLE",
             hint="Look at the dead letter's envelope.",
         ) from None
-    return Item(queued.instance, signal, envelope.actor or SYSTEM, queued=queued)
+    item = Item(queued.instance, signal, envelope.actor or SYSTEM, queued=queued)
+    if isinstance(signal, Triggered) and envelope.request is not None:
+        item.receipt = request_key(envelope.request)
+    return item
+
+
+def request_key(request: str) -> str:
+    """The key of a trigger's receipt. Ids of other signals are UUIDs, so the two never meet."""
+    return f"request:{request}"
+
+
+def _then(told: _Next | None) -> Triggered | None:
+    return None if told is None else Triggered(told.event, _optional(told.payload))
 
 
 def _optional(raw: msgspec.Raw) -> bytes | None:
@@ -130,5 +163,9 @@ _SIGNALS: dict[str, _Reader] = {
     "abort": lambda _q, e, _: Abort(e.reason, e.if_version),
     "suspend": lambda _q, e, _: Suspend(e.reason or "SUSPENDED_BY_OPERATOR", e.if_version),
     "resume": lambda _q, e, _: Resume(e.reason, e.if_version),
+    "triggered": lambda _q, e, _: Triggered(e.event, _optional(e.payload), e.expected, e.needs_ack, e.happened_at),
+    "acked": lambda _q, e, _: Acknowledged(
+        UUID(e.ack).bytes, e.at, UUID(e.consumer).bytes, e.outcome, e.reason, e.verdict, _then(e.then)
+    ),
     "force_fail": lambda _q, e, _: ForceFail(e.reason, e.if_version),
 }

@@ -19,6 +19,8 @@ from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.hooks.middleware import Middleware
 from holdfast.runtime.hooks.rate_limit import RateLimit, check_limits
 from holdfast.runtime.hooks.turnstile import Turnstile
+from holdfast.runtime.machines.board import NoticeBoard
+from holdfast.runtime.machines.refs import Refs
 from holdfast.runtime.ops.operations import Operations
 from holdfast.runtime.races import Races
 from holdfast.runtime.telemetry.backlog import Backlog
@@ -76,6 +78,7 @@ class Base:
             race_patience=settings.race_patience,
             max_context=settings.max_context,
             fast_paths=settings.fast_paths,
+            stale_after=settings.stale_after,
         )
         self.races = Races(self.options.race_patience)
         self.app = check_app(app if app is not None else settings.app or None)  # None: that of each function
@@ -86,7 +89,9 @@ class Base:
         self.telemetry = Telemetry()
         self.hooks = Hooks()
         self._turnstile = Turnstile(lambda: self.dsn)
+        self.board = NoticeBoard(self._opened, self.org, self._hint)
         self.catalog = Catalog()
+        self.refs = Refs()
         self._stack = contextlib.AsyncExitStack()
         self._worker: Worker | None = None
         self._open = False
@@ -127,6 +132,7 @@ class Base:
         self._backlog = Backlog(self._asking)
         self._notifier = Notifier(self._session)
         self._stack.push_async_callback(self._notifier.stop)
+        self._stack.push_async_callback(self.board.close)
         self._starter = Starter(self.dsn)
         self._stack.push_async_callback(self._starter.close)
         self._stack.push_async_callback(self._turnstile.close)
@@ -200,6 +206,7 @@ class Base:
             self._backlog,
             take_options(options),
             Reader(self._opened),
+            self.board,
         )
         outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
         await worker.start()
@@ -240,6 +247,7 @@ class Base:
                 while not await worker.is_done():
                     await asyncio.sleep(0.002)
                 await self.hooks.told()
+                await self.board.told()
 
     def wake(self) -> None:
         """Look for work now, and at the clock of the database: a test may have moved it."""
@@ -252,6 +260,9 @@ class Base:
 
     def _announce(self) -> None:
         self._look()
+        self._notifier.hint()
+
+    def _hint(self) -> None:
         self._notifier.hint()
 
     async def look_at_backlog(self) -> None:
@@ -267,7 +278,7 @@ class Base:
             steps_closed=counters.steps,
             batches_retried=counters.retried,
             results_rejected=counters.rejected,
-            hook_failures=self.hooks.failures,
+            hook_failures=self.hooks.failures + self.board.failures,
             hook_notices_dropped=self.hooks.untold,
             default_partition_rows=worker.upkeep.default_rows if worker and worker.upkeep else 0,
             handlers_running=worker.executor.running if worker else 0,
@@ -289,6 +300,7 @@ class Base:
             instances_stopped=incidents.instances_stopped.of(self.org),
             dead_letters=incidents.letters.of(self.org),
             timeouts=self.committer.timeouts.counts.of(self.org),
+            notices=self.board.counts,
         )
 
     async def _asking(self) -> Session:

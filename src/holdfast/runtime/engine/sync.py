@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import wraps
@@ -28,6 +28,7 @@ from holdfast.runtime.commit.committer import Options
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.process.loop import run
 from holdfast.store.connections import RUN_THERE
+from holdfast.store.notices import Notice
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,6 +110,11 @@ class SyncEngine:
     def org(self) -> str:
         return self.engine.org
 
+    @property
+    def on_notice(self) -> Any:
+        """Decorator of a function that is called with each notice, as `Engine.on_notice`."""
+        return self.engine.on_notice
+
     publish = _verb(Engine.publish)
     publish_many = _verb(Engine.publish_many)
     start = _verb(Engine.start)
@@ -163,6 +169,13 @@ class SyncEngine:
     list_effects = _verb(Engine.list_effects)
     get_effect = _verb(Engine.get_effect)
     replay_effect = _verb(Engine.replay_effect)
+    notices = _verb(Engine.notices)
+    activity = _verb(Engine.activity)
+    set_activity = _verb(Engine.set_activity)
+    freeze_activity = _verb(Engine.freeze_activity)
+    unfreeze_activity = _verb(Engine.unfreeze_activity)
+    activities = _verb(Engine.activities)
+    lifecycle = _verb(Engine.lifecycle)
     tasks = _verb(Engine.tasks)
     inbox = _verb(Engine.inbox)
     tasks_about = _verb(Engine.tasks_about)
@@ -183,6 +196,15 @@ class SyncEngine:
             yield
         finally:
             self.run(_awaited(lambda: working.__aexit__(None, None, None)))
+
+    def follow_notices(self, **wanted: Any) -> Generator[Notice]:
+        """Follow notices as they are committed; takes what `Engine.follow_notices` takes."""
+        notices = self.engine.follow_notices(**wanted)
+        try:
+            while (notice := self.run(_next(notices))) is not None:
+                yield notice
+        finally:
+            self.run(_closed_generator(notices))
 
     def wake(self) -> None:
         """Look for work now."""
@@ -236,6 +258,14 @@ class _Errands:
 
         self._queue.put(errand)
         return await asyncio.wrap_future(done)
+
+
+async def _next(notices: AsyncIterator[Notice]) -> Notice | None:
+    return await anext(notices, None)
+
+
+async def _closed_generator(notices: Any) -> None:
+    await notices.aclose()
 
 
 async def _awaited(step: Callable[[], Any]) -> Any:

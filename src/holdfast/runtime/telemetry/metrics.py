@@ -48,6 +48,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     calls_failed: Counts = {}  # by flow and step
     instances_stopped: Counts = {}  # by flow and status
     dead_letters: Counts = {}  # by flow
+    notices: Counts = {}  # by code
     timeouts: Counts = {}  # by flow, and what ran out of time: step or workflow
 
 
@@ -87,6 +88,7 @@ METRICS: Final[dict[str, Meaning]] = {
         True, "Instances that failed, or that the engine suspended or put aside.", ("flow", "status")
     ),
     "dead_letters": Meaning(True, "Dead letters that this process opened.", ("flow",)),
+    "notices": Meaning(True, "Notices that this process wrote.", ("code",)),
     "timeouts": Meaning(
         True, "Steps and workflows that ran out of time, told by the process that went on with them.", ("flow", "kind")
     ),

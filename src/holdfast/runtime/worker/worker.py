@@ -19,6 +19,8 @@ from holdfast.runtime.commit.batch import Plan
 from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.effects.worker import EffectsWorker
+from holdfast.runtime.machines.board import NoticeBoard
+from holdfast.runtime.machines.staleness import Staleness
 from holdfast.runtime.ops.retention import Retention
 from holdfast.runtime.ops.upkeep import Maintenance
 from holdfast.runtime.telemetry.backlog import Backlog
@@ -58,6 +60,7 @@ class Worker:
         backlog: Backlog,
         options: WorkerOptions,
         reader: Reader,
+        board: NoticeBoard,
     ) -> None:
         self.options = options
         self._capacity = max(options.capacity, options.concurrency)  # else some handlers could never be busy
@@ -85,6 +88,8 @@ class Worker:
             log_throttle=options.missing_handler_log_throttle,
         )
         self._backlog = backlog
+        self._board = board
+        self._staleness = Staleness(board)
         self._draining = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -124,6 +129,7 @@ class Worker:
             asyncio.create_task(self._scan(), name="holdfast-scan"),
             asyncio.create_task(self.missing.serve(), name="holdfast-missing"),
             asyncio.create_task(self._backlog.serve(), name="holdfast-backlog"),
+            asyncio.create_task(self._board.serve(), name="holdfast-notices"),
         ]
         self._ears = [
             asyncio.create_task(listen(self._dsn, self.wake, self._stopping.hear), name="holdfast-listen"),
@@ -211,6 +217,7 @@ class Worker:
         self._committer.signals_ready = True
         self._committer.wake()
         self._wake.set()
+        self._board.news.wake()
         if self.effects is not None:
             self.effects.wake(urgent=False)
 
@@ -234,7 +241,9 @@ class Worker:
         if not (self.is_idle and self._has_looked):  # only the first look finds what a dead worker left
             return False
         try:
-            left = await queue.is_anything_left(self._session, self._claims, self.lease.id)
+            left = await queue.is_anything_left(
+                self._session, self._claims, self.lease.id, stale=not self._staleness.is_resting
+            )
         except (Disconnected, DatabaseError):
             left = True  # the scan is about to find a new connection
         if left:
@@ -402,10 +411,11 @@ class Worker:
         if rounds % 100 == 99:
             await queue.prune_workers(self._session)
         self._has_looked = True
-        due = await queue.read_next_due(self._session)
+        timer, stale = await queue.read_dues(self._session)
+        stale = await self._staleness.look(self._session, stale)
         self._committer.signals_ready = True
         self._committer.wake()
-        return self._pause if due is None else min(self._pause, max(0.0, due))
+        return min([self._pause, *(max(0.0, due) for due in (timer, stale) if due is not None)])
 
     async def _free_strays(self) -> None:
         """Give back work that is leased to us and unknown here: the answer of the commit that leased it was lost."""

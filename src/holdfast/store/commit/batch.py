@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.model.decision import Dispatch
+from holdfast.store.commit.deliveries import Change, close_rows, letter_rows, notice_rows, promote_rows
 from holdfast.store.commit.fast_rows import Rollbacks, advanced, begun, finished, is_plain_rollback, rolled_back, undone
 from holdfast.store.commit.needs import KeptEvent
 from holdfast.store.commit.rows import Entry, Row, Rows
@@ -37,6 +38,16 @@ class ChildStart(msgspec.Struct, frozen=True, gc=False):
     trace: str | None
 
 
+class SignalReceipt(msgspec.Struct, frozen=True, gc=False):
+    """A signal that was applied under an id of its own, and the answer it got, if it was a trigger."""
+
+    instance: bytes
+    org: str
+    key: str
+    digest: bytes  # of what it carried
+    answer: bytes | None = None
+
+
 class Batch(msgspec.Struct, gc=False):
     """The writes of one transaction, before they are rows."""
 
@@ -45,13 +56,14 @@ class Batch(msgspec.Struct, gc=False):
     leases: Callable[[Dispatch], bool]  # may this step be leased to us?
     entries: list[Entry]
     consumed: list[tuple[bytes, bytes]]  # (instance, signal)
-    receipts: list[tuple[bytes, str, str, bytes]]  # (instance, org, signal id, hash of what it carried)
+    receipts: list[SignalReceipt]
     kept: list[tuple[bytes, str, KeptEvent]]  # (instance, org, the early event)
     children: list[ChildStart]
     point: int = POINT  # what a point of priority weighs, in microseconds of waiting
     month: Month | None = None  # the one month in which all its steps and events lie, if it is known
     unmade: Sequence[tuple[bytes, int, bytes]] = ()  # (instance, created_at, step) of calls counted but never made
     fast: bool = True  # may rollbacks that begin be written by fast_rows?
+    settled: Sequence[Change] = ()  # deliveries that were answered
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -110,8 +122,10 @@ class _Gathered:
         batch, tables = self.batch, self.tables
         for instance, signal in batch.consumed:
             tables["delete_signals"].append((instance, instance[15], signal))
-        for instance, org, key, digest in batch.receipts:
-            tables["insert_outbox_receipts"].append((instance, instance[15], "signal", key, org, digest))
+        for r in batch.receipts:
+            tables["insert_outbox_receipts"].append(
+                (r.instance, r.instance[15], "signal", r.key, r.org, r.digest, r.answer)
+            )
         for instance, org, e in batch.kept:
             actor = msgspec.json.encode(e.actor)
             tables["keep_events"].append(
@@ -121,10 +135,19 @@ class _Gathered:
             tables["uncount_calls"].append((instance, instance[15], at, step))
         for c in batch.children:
             self._child(c)
+        self._settle(batch.settled)
         tables["move_steps"].extend(self.rows.moved.values())
         tables["insert_statistics"] = self.tally.rows()
         begun = [self.rollbacks.query(batch.now, batch.worker, batch.month)] if self.rollbacks.begun else []
         return [*begun, *(self._bind(name, rows) for name, rows in tables.items() if rows)]
+
+    def _settle(self, settled: Sequence[Change]) -> None:
+        if settled:
+            tables = self.tables
+            tables["close_deliveries"] += close_rows(settled)
+            tables["promote_deliveries"] += promote_rows(settled)
+            tables["bury_deliveries"] += letter_rows(settled)
+            tables["insert_notices"] += notice_rows(settled)
 
     def _child(self, c: ChildStart) -> None:
         self.tables["start_instances"].append(
@@ -179,5 +202,12 @@ ORDER: Final[dict[str, _Scalars]] = {
     "insert_tasks": lambda b, _: (b.now,),
     "rename_tasks": lambda b, rows: (b.now, len(rows)),
     "close_tasks": lambda b, rows: (b.now, len(rows)),
+    "close_deliveries": lambda b, rows: (b.now, len(rows)),
+    "insert_acks": lambda b, _: (b.now,),
+    "insert_deliveries": lambda b, _: (b.now,),
+    "rearm_deliveries": lambda b, _: (b.now,),
+    "promote_deliveries": lambda b, _: (b.now,),
+    "bury_deliveries": lambda b, _: (b.now, b.worker),
+    "insert_notices": lambda b, _: (b.now,),
     "insert_statistics": lambda b, _: (hour_of(b.now),),
 }

@@ -59,12 +59,15 @@ async def lock(
     claim: int,
     signals: int = SIGNALS_PER_INSTANCE,
     first: Sequence[Query] = (),
+    *,
+    begun: bool = False,
 ) -> Locked:
     """Lock the instances of the batch and up to `claim` others with ready signals, without waiting for a lock.
 
-    `first` ends the transaction before, in the same flush.
+    `first` ends the transaction before, in the same flush. `begun`: this one was begun already.
     """
-    queries = [BEGIN, pin(session)]
+    queries = [] if begun else [BEGIN, pin(session)]
+    at = len(queries)
     asked_at = time.monotonic()
     if known:
         ordered = sorted(known, key=lambda k: k[0])
@@ -75,7 +78,7 @@ async def lock(
     cache, clock = dict(known), read_int(results[-1].get_value(0, 0) or b"")
     locked = Locked(clock, {}, {}, [], 0, asked_at=asked_at, answered_at=time.monotonic(), clock=clock)
     if known:
-        for row in rows(results[2]):
+        for row in rows(results[at]):
             cached = cache[row[0]]
             if row[8] is None and cached is not None:
                 locked.instances[row[0]] = cached

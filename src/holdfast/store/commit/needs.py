@@ -112,6 +112,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     earlier: bytes | None
     content: bytes
+    answer: bytes | None = None  # that the earlier signal got
 
 
 def find_receipts(wanted: Sequence[SignalContent]) -> Query:
@@ -123,5 +124,5 @@ def find_receipts(wanted: Sequence[SignalContent]) -> Query:
 
 def found_receipts(wanted: Sequence[SignalContent], result: PGresult) -> dict[SignalContent, Receipt]:
     """Map receipts by content and not by id: one id may come with two bodies in one batch."""
-    found = [Receipt(earlier, content) for earlier, content in rows(result)]
+    found = [Receipt(earlier, content, answer and answer[1:]) for earlier, content, answer in rows(result)]
     return dict(zip(wanted, found, strict=True))

@@ -19,6 +19,7 @@ from holdfast.core.model.decision import Decision, Dispatch, TaskOpened, TaskRen
 from holdfast.core.model.ids import bucket_of
 from holdfast.core.model.state import Instance, encode_state
 from holdfast.core.model.status import TERMINAL
+from holdfast.store.commit.deliveries import fact_rows, told_rows
 from holdfast.store.queue.work import NOT_TO_START, PAUSED, POINT, TOLD_TO_STOP, ripe_at
 
 Row = tuple[Any, ...]
@@ -299,7 +300,7 @@ def _effects(rows: Rows, before: Instance, decision: Decision) -> None:
         rows.tables["insert_effects"].append(
             (id, id[15], f.id, org, f.step, f.token, f.type, f.payload, f.key, f.awaited, before.trace)
         )
-        rows.tables["insert_outbox_receipts"].append((id, id[15], "effect", f.key, org, None))
+        rows.tables["insert_outbox_receipts"].append((id, id[15], "effect", f.key, org, None, None))
 
 
 def _key_waits(rows: Rows, before: Instance, decision: Decision) -> None:
@@ -357,6 +358,24 @@ def _letters_resolved(rows: Rows, before: Instance, decision: Decision) -> None:
         rows.tables["resolve_letters"].append((before.id, before.id[15], a.step, a.resolution, a.by, a.why))
 
 
+def _facts(rows: Rows, before: Instance, decision: Decision) -> None:
+    if decision.facts:
+        acks, deliveries = fact_rows(before, decision.instance.version, decision.facts)
+        rows.tables["insert_acks"] += acks
+        rows.tables["insert_deliveries"] += deliveries
+
+
+def _notices(rows: Rows, before: Instance, decision: Decision) -> None:
+    if decision.notices:
+        told = told_rows(before, decision.instance.version, rows.now, decision.notices)
+        rows.tables["insert_notices"] += told
+
+
+def _rearms(rows: Rows, before: Instance, decision: Decision) -> None:
+    if decision.rearms:
+        rows.tables["rearm_deliveries"].append((before.id, before.id[15]))
+
+
 def _actor(decision: Decision) -> str:
     return decision.events[0].actor if decision.events else "system"
 
@@ -394,6 +413,10 @@ OUTPUTS: Final[dict[str, Output]] = {
     "letters_resolved": Output(("resolve_letters",), _letters_resolved),
     "children": Output(("start_instances",)),  # rows of the batch: only the shell knows the definition
     "keep": Output(("keep_events",)),  # rows of the batch: only the shell has the event
+    "facts": Output(("insert_acks", "insert_deliveries"), _facts),
+    "notices": Output(("insert_notices",), _notices),
+    "rearms": Output(("rearm_deliveries",), _rearms),
+    "answer": Output(("insert_outbox_receipts",)),  # rows of the batch: it stands with the receipt
     "needs": _NO_ROWS,  # read before the batch is written
     "plain": _NO_ROWS,
 }

@@ -296,3 +296,251 @@ grant update (status, data, frozen, updated_at) on holdfast.activities to holdfa
 grant delete on holdfast.stale_checks to holdfast_worker;
 
 select holdfast.ensure_partitions();
+
+-- Verbs for SQL and for callers with a transaction of their own. They insert rows, lock no instance and decide nothing.
+
+-- Nobody would be told of what happens: then it does not happen.
+create function holdfast.require_consumer(tenant text, env text, machine text) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if not exists (
+        select from holdfast.consumers c
+        where c.org_id = tenant and c.environment = env and c.removed_at is null and c.takes_transitions
+          and (c.definitions is null or machine = any(c.definitions))
+    ) then
+        raise exception 'No consumer takes transitions of "%" in "%", so nobody would be told', machine, env
+            using errcode = 'HF422', hint = 'Register a consumer first.';
+    end if;
+end
+$$;
+
+-- Sends an event to the instance of a reference, which is made if it is not there. What the event meets is decided after
+-- the caller's commit; the answer stands with the receipt of its request id (holdfast.trigger_answer).
+create function holdfast.trigger(
+    environment text,
+    definition text,
+    external_ref text,
+    event text,
+    payload jsonb default null,
+    request_id text default null,
+    by text default null,
+    expected int default null,
+    version int default null,
+    ack_required boolean default true,
+    occurred_at timestamptz default null,
+    org text default null,
+    capabilities text[] default null,
+    trace text default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    machine text := environment || '.' || definition;
+    wanted int := version;
+    newest record;
+    own_key text;
+    instance uuid;
+    shard smallint;
+    moment timestamptz := holdfast.clock();
+    content bytea := holdfast.signal_digest(event, payload, expected::text);
+    receipt text := 'request:' || request_id;
+    earlier bytea;
+begin
+    perform holdfast.check_name('environment', coalesce(environment, ''), 200);
+    perform holdfast.check_name('definition', coalesce(definition, ''), 200);
+    perform holdfast.check_name('external reference', coalesce(external_ref, ''), 500);
+    perform holdfast.check_name('event', coalesce(event, ''), 200);
+    perform holdfast.check_name('request id', request_id, 400);
+    perform holdfast.check_payload('payload', payload);
+    if expected < 0 then
+        raise exception 'The expectation % is no number of an entry', expected using errcode = 'HF422';
+    end if;
+    select d.id, d.version, d.compiler_version, (d.compiled #>> '{config,blueprint}')::int as blueprint,
+        (d.compiled #>> '{config,stale}')::real as stale
+    into newest
+    from holdfast.definitions d
+    where d.org_id in (tenant, '_system') and d.kind = 'machine' and d.name = machine and d.status = 'published'
+      and (wanted is null or (d.compiled #>> '{config,blueprint}')::int = wanted)
+    order by d.org_id = '_system', d.version desc
+    limit 1;
+    if newest.id is null or newest.blueprint is null then
+        raise exception 'There is no machine "%"%', machine, coalesce(' with blueprint ' || wanted, '')
+            using errcode = 'HF404', hint = format('Import it for organisation "%s" first.', tenant);
+    end if;
+    perform holdfast.require_consumer(tenant, environment, definition);
+    own_key := newest.blueprint || ':' || external_ref;
+    instance := holdfast.machine_instance(tenant, machine, external_ref, request_id, own_key, wanted is not null);
+    if instance is null then
+        perform holdfast.refuse_stale(machine, newest.version, newest.compiler_version);
+        instance := holdfast.new_id(holdfast.bucket_of(tenant, own_key));
+        insert into holdfast.instances (
+            id, bucket, org_id, definition_id, flow, flow_version, status, version, state, data, input, idempotency_key,
+            business_key, created_by, trace, created_at, updated_at
+        ) values (
+            instance, get_byte(uuid_send(instance), 15), tenant, newest.id, machine, newest.version, 'pending', 0, '{}', '{}',
+            '{}', own_key, external_ref, by, trace, moment, moment
+        ) on conflict do nothing;
+        if not found then
+            instance := holdfast.machine_instance(tenant, machine, external_ref, request_id, own_key, wanted is not null);
+            if instance is null then
+                raise exception 'The instance of "%" vanished meanwhile; try again', external_ref using errcode = '40001';
+            end if;
+        elsif newest.stale is not null then
+            insert into holdfast.stale_checks (instance_id, bucket, org_id, after, due_at)
+            values (instance, get_byte(uuid_send(instance), 15), tenant, newest.stale,
+                moment + newest.stale * interval '1 second');
+        end if;
+    end if;
+    shard := get_byte(uuid_send(instance), 15);
+    select r.hash into earlier
+    from holdfast.outbox_receipts r
+    where r.instance_id = instance and r.source = 'signal' and r.key = receipt and r.bucket = shard;
+    if earlier is not null then
+        if earlier <> content then
+            raise exception 'Request "%" was already sent to "%" with other content', request_id, external_ref
+                using errcode = 'HF409', hint = 'Use a new request id for a new event.';
+        end if;
+        return instance;
+    end if;
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, trace, ripe_at)
+    values (
+        instance, holdfast.new_id(shard), shard, tenant, 'triggered',
+        jsonb_strip_nulls(jsonb_build_object('event', event, 'expected', expected, 'request', request_id,
+            'happened_at', (extract(epoch from occurred_at - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint))
+            || jsonb_build_object('payload', payload, 'needs_ack', ack_required,
+                'actor', holdfast.actor_with(by, capabilities)),
+        trace, moment
+    );
+    perform holdfast.wake_workers();
+    return instance;
+end
+$$;
+
+-- The instance a trigger means: the one that knows its request, else the open one, else the newest of the blueprint.
+create function holdfast.machine_instance(
+    tenant text, machine text, ref text, request text, wanted_key text, only_key boolean) returns uuid
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    found_id uuid;
+begin
+    select t.id into found_id
+    from (
+        select i.id, i.completed_at, i.idempotency_key, request is not null and exists (
+            select from holdfast.outbox_receipts r
+            where r.instance_id = i.id and r.source = 'signal' and r.key = 'request:' || request and r.bucket = i.bucket
+        ) as knows
+        from holdfast.instances i
+        where i.org_id = tenant and i.business_key = ref and i.flow = machine
+    ) t
+    where t.knows or (t.completed_at is null and (not only_key or t.idempotency_key = wanted_key))
+        or t.idempotency_key = wanted_key
+    order by t.knows desc, t.completed_at is null desc, t.id desc
+    limit 1;
+    return found_id;
+end
+$$;
+
+-- The answer to a trigger under its request id; null as long as it has none.
+create function holdfast.trigger_answer(
+    environment text, definition text, external_ref text, request_id text, org text default null) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    told jsonb;
+begin
+    select r.answer into told
+    from holdfast.instances i
+    join holdfast.outbox_receipts r on r.instance_id = i.id and r.source = 'signal' and r.key = 'request:' || request_id
+        and r.bucket = i.bucket
+    where i.org_id = tenant and i.business_key = external_ref and i.flow = environment || '.' || definition
+    order by i.id desc
+    limit 1;
+    return told;
+end
+$$;
+
+-- A consumer's answer in its own transaction: what it did and its answer are committed together or not at all. False when
+-- it had answered before, so that whoever did the work twice can roll back.
+create function holdfast.ack(
+    consumer text,
+    ack text,
+    outcome text default 'processed',
+    message text default null,
+    environment text default 'default',
+    verdict text default null,
+    next_event text default null,
+    next_payload jsonb default null,
+    by text default null,
+    org text default null
+) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    handle bytea;
+    instance uuid;
+    fact uuid;
+    shard smallint;
+    micros bigint;
+    happened timestamptz;
+    taker uuid;
+    settled_now int;
+    moment timestamptz := holdfast.clock();
+begin
+    if outcome not in ('processed', 'failed') then
+        raise exception 'There is no outcome "%" in a transaction of your own', outcome
+            using errcode = 'HF422', hint = 'Answer processed or failed.';
+    end if;
+    if verdict not in ('success', 'failure') then
+        raise exception 'There is no verdict "%"', verdict using errcode = 'HF422', hint = 'success or failure.';
+    end if;
+    perform holdfast.check_name('message', message, 2000);
+    perform holdfast.check_payload('payload', next_payload);
+    begin
+        handle := decode(translate(ack, '-_', '+/') || '=', 'base64');
+    exception when others then
+        handle := '';
+    end;
+    if octet_length(coalesce(handle, '')) <> 44 then
+        raise exception 'There is no such acknowledgement' using errcode = 'HF404',
+            hint = 'Give back the ack of an event exactly as it was handed out.';
+    end if;
+    instance := encode(substr(handle, 1, 16), 'hex')::uuid;
+    micros := ('x' || encode(substr(handle, 17, 8), 'hex'))::bit(64)::bigint;
+    fact := encode(substr(handle, 25, 16), 'hex')::uuid;
+    happened := timestamptz '2000-01-01 00:00:00+00' + micros * interval '1 microsecond';
+    shard := get_byte(uuid_send(instance), 15);
+    select c.id into taker from holdfast.consumers c
+    where c.org_id = tenant and c.environment = ack.environment and c.name = ack.consumer;
+    if not exists (
+        select from holdfast.ack_consumers d
+        where d.instance_id = instance and d.created_at = happened and d.ack_id = fact and d.consumer_id = taker
+          and d.bucket = shard and d.org_id = tenant
+    ) then
+        raise exception 'There is no such acknowledgement of consumer "%"', consumer using errcode = 'HF404',
+            hint = 'Answer as the consumer that got the event.';
+    end if;
+    update holdfast.ack_consumers d set settled_at = moment, next_due = null
+    where d.instance_id = instance and d.created_at = happened and d.ack_id = fact and d.consumer_id = taker
+      and d.bucket = shard and d.settled_at is null and d.status <> 'processed';
+    get diagnostics settled_now = row_count;
+    if settled_now = 0 then
+        return false;
+    end if;
+    insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+    values (
+        instance, holdfast.new_id(shard), shard, tenant, 'acked',
+        jsonb_strip_nulls(jsonb_build_object('ack', fact, 'at', micros, 'consumer', taker, 'outcome', outcome,
+            'reason', message, 'verdict', verdict, 'actor', holdfast.actor_of(coalesce(by, consumer))))
+            || case when next_event is null then '{}'
+                else jsonb_build_object('then', jsonb_build_object('event', next_event, 'payload', next_payload)) end,
+        moment
+    );
+    perform holdfast.wake_workers();
+    return true;
+end
+$$;
+
+revoke all on function
+    holdfast.require_consumer, holdfast.machine_instance, holdfast.trigger, holdfast.trigger_answer, holdfast.ack
+    from public;
+grant execute on function holdfast.trigger, holdfast.trigger_answer, holdfast.ack to holdfast_worker, holdfast_tenant;

@@ -107,10 +107,26 @@ async def fire_timers(session: Session, limit: int) -> int:
     return results[1].ntuples
 
 
+class Dues(NamedTuple):
+    """Seconds until the next timer or parked work, and until the next look for an instance that stands still."""
+
+    timer: float | None
+    stale: float | None
+
+
+async def read_dues(session: Session) -> Dues:
+    """Read when something is due next; negative when it is overdue."""
+    results = await session.once(PIN, SQL.read_next_due.one())
+    [(timer, stale)] = rows(results[1])
+    return Dues(_seconds(timer), _seconds(stale))
+
+
 async def read_next_due(session: Session) -> float | None:
     """Seconds until the next timer; negative when it is overdue."""
-    results = await session.once(PIN, SQL.read_next_due.one())
-    value = results[1].get_value(0, 0)
+    return (await read_dues(session)).timer
+
+
+def _seconds(value: bytes | None) -> float | None:
     return None if value is None else read_int(value) / 1_000_000
 
 
@@ -166,10 +182,11 @@ async def prune_workers(session: Session) -> None:
     await session.once(PIN, SQL.prune_workers.one())
 
 
-async def is_anything_left(session: Session, queues: Sequence[str], worker: bytes) -> bool:
-    """Signals, timers due, or work these queues could do."""
+async def is_anything_left(session: Session, queues: Sequence[str], worker: bytes, *, stale: bool = True) -> bool:
+    """Signals, timers due, work these queues could do, or (`stale`) a look for instances that stand still."""
     results = await session.once(PIN, SQL.count_open_work.arrays([queues], worker))
-    return any(value == b"\1" for value in rows(results[1])[0])
+    [found] = rows(results[1])
+    return any(value == b"\1" for value in (found if stale else found[:-1]))
 
 
 async def list_unserved(session: Session, most: int) -> list[tuple[str, int, float]]:

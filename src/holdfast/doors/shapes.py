@@ -1,4 +1,4 @@
-"""Shapes: the values a key may hold, as data. The decoder and the published JSON Schema both use them, and so agree."""
+"""Shapes: the values a key may hold, as data. A door's decoder and its JSON Schema both use them, and so agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Text(msgspec.Struct, frozen=True):
     wanted: str = "text"
     pattern: str | None = None
     longest: int = 200
-    code: str = "STEPS_VALUE_INVALID"
+    code: str = ""  # of a text that does not match; empty: the code that the door has for any wrong value
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -32,6 +32,7 @@ class Flag(msgspec.Struct, frozen=True):
 class Whole(msgspec.Struct, frozen=True):
     least: int
     most: int
+    code: str = ""  # of a number that is not in the range; empty: the code that the door has for any wrong value
 
 
 class Number(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ class Span(msgspec.Struct, frozen=True):
     """A duration."""
 
     zero_allowed: bool = False
+    is_iso: bool = False  # in ISO 8601 only
 
 
 class Expressions(msgspec.Struct, frozen=True):
@@ -51,6 +53,17 @@ class Expressions(msgspec.Struct, frozen=True):
 
 class Json(msgspec.Struct, frozen=True):
     """A mapping with any content."""
+
+
+class Anything(msgspec.Struct, frozen=True):
+    """Any JSON."""
+
+
+class Either(msgspec.Struct, frozen=True):
+    """A value of one of several shapes that differ in type; `wanted` describes all of them in words."""
+
+    wanted: str
+    of: tuple[Shape, ...]
 
 
 class Items(msgspec.Struct, frozen=True):
@@ -79,4 +92,6 @@ class Variants(msgspec.Struct, frozen=True):
     tables: dict[str, Fields]
 
 
-Shape = Text | Choice | Flag | Whole | Number | Span | Expressions | Json | Items | Fields | Variants
+Shape = (
+    Text | Choice | Flag | Whole | Number | Span | Expressions | Json | Anything | Either | Items | Fields | Variants
+)

@@ -13,13 +13,22 @@ ISO: Final = (
     f"P(?=[0-9T])(?:({_NUMBER})W)?(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
 )
 PATTERN: Final = f"^(?:(?=[0-9]){PLAIN}|{ISO})$"
+ISO_PATTERN: Final = f"^{ISO}$"
 _PLAIN: Final = re.compile(PLAIN)
 _ISO: Final = re.compile(ISO)
 
 
 def read_duration(text: str) -> float | None:
     """Read a duration as seconds; None if the text is none."""
-    match = _PLAIN.fullmatch(text) or _ISO.fullmatch(text)
+    return _seconds(_PLAIN.fullmatch(text) or _ISO.fullmatch(text))
+
+
+def read_iso_duration(text: str) -> float | None:
+    """Read a duration in ISO 8601 as seconds; None if the text is none."""
+    return _seconds(_ISO.fullmatch(text))
+
+
+def _seconds(match: re.Match[str] | None) -> float | None:
     if match is None or not any(match.groups()):
         return None
     seconds = sum(

@@ -1,0 +1,283 @@
+"""Machines: import them, send them events, ask where they stand, answer for their consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from holdfast.core.machine.acks import FAILED, PROCESSED
+from holdfast.core.machine.triggers import TERMINAL_REASON, event_of
+from holdfast.core.model.ack_handles import decode_ack
+from holdfast.core.model.signals import Acknowledged, Actor, Triggered
+from holdfast.core.model.status import TERMINAL
+from holdfast.doors.machine.definition import require_policy_target
+from holdfast.errors import NotFound, Refused
+from holdfast.runtime.catalog import Definition
+from holdfast.runtime.commit.items import Item, request_key
+from holdfast.runtime.commit.starter import new_id
+from holdfast.runtime.engine.starting import Starting
+from holdfast.runtime.machines.machine import Loadable, Machine
+from holdfast.runtime.machines.refs import Ref
+from holdfast.runtime.machines.triggers import (
+    TriggerResult,
+    Wanted,
+    flow_of,
+    result_of,
+    sent,
+    take_event,
+    take_number,
+    take_occurred,
+    take_raw,
+    take_request,
+)
+from holdfast.runtime.publishing import Published
+from holdfast.runtime.validation import check_key, check_text, check_version, take_names
+from holdfast.store.commit.ensuring import Ensure
+from holdfast.store.consumers import find_consumer
+from holdfast.store.machines import (
+    Found,
+    MachineInstance,
+    find_machine_instance,
+    read_answer,
+    read_machine_instance,
+)
+from holdfast.store.reads.flows import read_flow
+
+ANSWERS: Final = (PROCESSED, FAILED)
+VERDICTS: Final = ("success", "failure")
+
+
+class Triggering(Starting):
+    async def import_machine(
+        self, machine: Machine | Loadable | None = None, policy: Loadable | None = None, *, by: str | None = None
+    ) -> Published:
+        """Publish a machine; the same content as the newest version is left as it is.
+
+        A policy alone is for the newest blueprint: `import_machine(policy="vendor.policy.json")`. Instances keep what
+        they began with.
+        """
+        if isinstance(machine, Machine):
+            return await self.publish(machine, by=by)
+        if machine is not None:
+            return await self.publish(Machine.load(machine, policy), by=by)
+        if policy is None:
+            raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint="Pass a machine, or a policy.")
+        return await self.publish(await self._with_newest_blueprint(policy), by=by)
+
+    async def _with_newest_blueprint(self, policy: Loadable) -> Machine:
+        name = require_policy_target(policy if isinstance(policy, str | bytes | dict) else policy.read_bytes())
+        found = await read_flow(self._opened(), self.org, name, None)
+        if found is None or "blueprint" not in found.source:
+            raise NotFound(f"There is no machine {name!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first.")
+        return Machine.load(found.source["blueprint"], policy)
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    async def trigger(
+        self,
+        environment: str,
+        definition: str,
+        external_ref: str,
+        event: str | int,
+        payload: Any = None,
+        *,
+        request_id: str | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        expected: int | None = None,
+        version: int | None = None,
+        ack_required: bool = True,
+        occurred_at: datetime | None = None,
+        conn: Any = None,
+    ) -> TriggerResult:
+        """Send an event to the instance of a reference, which is made if it is not there yet: one commit.
+
+        What cannot be applied is an answer with its reason. The same request id gets the same answer. `expected` is the
+        `lifecycle` of an earlier answer, `version` that of a blueprint. With `conn` nothing is decided yet: the answer
+        is read by its request id after your commit (`trigger_answer`).
+        """
+        check_key(external_ref, "external reference")
+        check_text(by, "actor")
+        check_version(version)
+        wanted = Wanted(
+            flow_of(environment, definition), external_ref, take_event(event), take_raw(payload, event),
+            take_request(request_id), by, take_names(capabilities, "capability"), take_number(expected, "expectation"),
+            version, ack_required, take_occurred(occurred_at),
+        )  # fmt: skip
+        if not external_ref:
+            raise Refused("The external reference is empty.", code="KEY_INVALID", hint="Name the business object.")
+        with self.telemetry.start(wanted.flow):
+            if conn is not None:
+                return await self._trigger_there(conn, wanted)
+            return await self._trigger(wanted)
+
+    async def _trigger_there(self, conn: Any, wanted: Wanted) -> TriggerResult:
+        id = await self._borrowed.trigger(conn, wanted, self.telemetry.current_trace())
+        return sent(wanted.event, id)
+
+    async def _trigger(self, wanted: Wanted) -> TriggerResult:
+        ref: Ref = (self.org, wanted.flow, wanted.ref)
+        definition = await self._machine_of(wanted)
+        known = self.refs.get(ref) if wanted.version is None else None
+        if known is not None:
+            result = await self._send(wanted, known, None, ref)
+            if result.reason != TERMINAL_REASON:
+                return result
+        key = f"{_blueprint(definition)}:{wanted.ref}"
+        found = await self._find(wanted, key)
+        if found is not None:
+            return await self._send(wanted, found.id, None, ref)
+        event_of(definition.program, wanted.event)  # refused before anything is stored
+        id = self.refs.making(ref, new_id(self.org, key, None))
+        ensure = Ensure(
+            id, self.org, definition.id, definition.name, definition.version, key, wanted.ref, wanted.by,
+            self.telemetry.current_trace(), self._stale_after(definition),
+        )  # fmt: skip
+        try:
+            return await self._send(wanted, id, ensure, ref)
+        finally:
+            self.refs.made(ref)
+
+    async def _machine_of(self, wanted: Wanted) -> Definition:
+        """The newest effective version, or that of the blueprint that was asked for."""
+        newest = self.catalog.cached(self.org, wanted.flow, None)
+        if newest is None:
+            newest = await self.catalog.find(self._opened(), self.org, wanted.flow, None)
+        _blueprint(newest)
+        if wanted.version in (None, _blueprint(newest)):
+            return newest
+        for version in range(newest.version - 1, 0, -1):  # blueprints only rise, so the newest of one comes first
+            found = await self.catalog.find(self._opened(), self.org, wanted.flow, version)
+            if _blueprint(found) == wanted.version:
+                return found
+            if _blueprint(found) < (wanted.version or 0):
+                break
+        raise NotFound(
+            f"The machine {wanted.flow!r} has no blueprint of version {wanted.version}.",
+            code="VERSION_UNKNOWN",
+            hint="Import it, or leave the version out.",
+        )
+
+    async def _find(self, wanted: Wanted, key: str) -> Found | None:
+        request = None if wanted.request is None else request_key(wanted.request)
+        only_key = wanted.version is not None
+        return await find_machine_instance(
+            self._opened(), self.org, wanted.flow, wanted.ref, request, key, only_key=only_key
+        )
+
+    async def _send(self, wanted: Wanted, id: bytes, ensure: Ensure | None, ref: Ref) -> TriggerResult:
+        signal = Triggered(wanted.event, wanted.raw, wanted.expected, wanted.needs_ack, wanted.occurred_at)
+        item = Item(id, signal, Actor(wanted.by or "system", wanted.capabilities), ensure=ensure)
+        item.receipt = request_key(wanted.request or uuid4().hex)
+        outcome = await self.committer.apply(item)
+        assert outcome.answer is not None
+        result = result_of(outcome.answer)
+        is_over = outcome.instance is not None and outcome.instance.status in TERMINAL
+        if is_over or result.reason == TERMINAL_REASON:
+            self.refs.forget(ref)
+        else:
+            self.refs.remember(ref, item.instance)
+        self._announce()
+        return result
+
+    def _stale_after(self, definition: Definition) -> float | None:
+        machine = definition.program.machine
+        assert machine is not None
+        return machine.stale if machine.stale is not None else self.options.stale_after
+
+    async def trigger_answer(
+        self, environment: str, definition: str, external_ref: str, request_id: str
+    ) -> TriggerResult | None:
+        """The answer a trigger got under its request id; None as long as it has none."""
+        flow, request = flow_of(environment, definition), request_key(take_request(request_id) or "")
+        check_key(external_ref, "external reference")
+        found = await find_machine_instance(self._opened(), self.org, flow, external_ref, request, "", only_key=True)
+        answer = None if found is None else await read_answer(self._opened(), self.org, found.id, request)
+        return None if answer is None else result_of(answer)
+
+    # --- where it stands -------------------------------------------------------------------------------------------
+
+    async def machine(self, environment: str, definition: str, external_ref: str) -> MachineInstance:
+        """Where the instance of a reference stands: its state, its last event, what holds it."""
+        flow = flow_of(environment, definition)
+        check_key(external_ref, "external reference")
+        newest = await self.catalog.find(self._opened(), self.org, flow, None)
+        key = f"{_blueprint(newest)}:{external_ref}"
+        found = await find_machine_instance(self._opened(), self.org, flow, external_ref, None, key)
+        view = None if found is None else await read_machine_instance(self._opened(), self.org, found.id)
+        if view is None:
+            raise NotFound(
+                f"The machine {flow!r} has no instance {external_ref!r}.",
+                code="INSTANCE_UNKNOWN",
+                hint="The first trigger makes it.",
+            )
+        return view
+
+    # --- answers of consumers --------------------------------------------------------------------------------------
+
+    async def ack(
+        self,
+        environment: str,
+        consumer: str,
+        ack: str,
+        outcome: str,
+        *,
+        message: str | None = None,
+        verdict: str | None = None,
+        then: tuple[str | int, Any] | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        conn: Any = None,
+    ) -> TriggerResult | None:
+        """Answer a fact: processed, or failed with a message. `verdict` is a gate's; `then` is the next event.
+
+        The next event is decided in the same commit, and its answer is returned.
+        """
+        address = decode_ack(ack)
+        if outcome not in ANSWERS:
+            raise Refused(
+                f"There is no outcome {str(outcome)[:40]!r}.", code="OUTCOME_UNKNOWN_NAME", hint=f"One of {ANSWERS}."
+            )
+        if verdict not in (None, *VERDICTS):
+            raise Refused(f"There is no verdict {verdict!r}.", code="VERDICT_UNKNOWN", hint=f"One of {VERDICTS}.")
+        for text, what in ((environment, "environment"), (consumer, "consumer"), (message, "message"), (by, "actor")):
+            check_text(text, what)
+        following = None if then is None else Triggered(take_event(then[0]), take_raw(then[1], then[0]))
+        held = take_names(capabilities, "capability")
+        if conn is not None:
+            there = None if following is None else (str(following.event), _as_text(following.raw))
+            await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by)
+            return None
+        id = await self._consumer_id(environment, consumer)
+        signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
+        item = Item(address.instance, signal, Actor(by or consumer, held))
+        if following is not None:
+            item.receipt = f"then:{UUID(bytes=address.fact)}:{UUID(bytes=id)}"
+        told = await self.committer.apply(item)
+        self._announce()
+        return None if told.answer is None else result_of(told.answer)
+
+    async def _consumer_id(self, environment: str, name: str) -> bytes:
+        found = await find_consumer(self._opened(), self.org, environment, name)
+        if found is None:
+            raise NotFound(
+                f"There is no consumer {name!r} in {environment!r}.",
+                code="CONSUMER_UNKNOWN",
+                hint="Register it first.",
+            )
+        return found
+
+
+def _as_text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def _blueprint(definition: Definition) -> int:
+    machine = definition.program.machine
+    if machine is None:
+        raise Refused(
+            f"{definition.name!r} is no machine.", code="NOT_A_MACHINE", hint="Start it, and send it signals."
+        )
+    return machine.blueprint

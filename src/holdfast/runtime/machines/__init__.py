@@ -1,0 +1,1 @@
+"""Machines: business objects that rest in states and are moved by events."""

@@ -1,0 +1,82 @@
+"""Machines as the engine asks for them: the instance of an external reference, where it stands, a kept answer."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from holdfast.store.pg.session import Session, rows
+from holdfast.store.pg.statements import SQL
+from holdfast.store.pg.wire import read_int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The instance a trigger means."""
+
+    id: bytes
+    definition: bytes
+    is_over: bool
+
+
+class MachineInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an instance of a machine stands."""
+
+    id: str
+    environment: str
+    definition: str
+    external_ref: str
+    flow_version: int
+    status: str
+    reason: str | None
+    state: str | None
+    lifecycle: int  # the number of the entry it is at
+    last_event: str | None
+    data: object
+    blocked_by: list[str]  # hooks of the gates that are open
+    open_acks: int
+
+
+async def find_machine_instance(
+    session: Session, org: str, flow: str, ref: str, request: str | None, key: str, *, only_key: bool = False
+) -> Found | None:
+    """Find the instance that knows the request, else the open one, else the newest of the blueprint (`key`).
+
+    `only_key`: no open one of another blueprint will do.
+    """
+    query = SQL.find_machine_instance.one(org, flow, ref, request, key, only_key)
+    results = await session.once(SQL.use_worker.one(), query)
+    for id, definition, over in rows(results[1]):
+        return Found(id, definition, over == b"\1")
+    return None
+
+
+async def read_machine_instance(session: Session, org: str, id: bytes) -> MachineInstance | None:
+    results = await session.once(SQL.use_tenant.one(org), SQL.read_machine_instance.one(id, id[15], org))
+    for flow, version, status, reason, ref, data, state, number, event, gates, acks in rows(results[1]):
+        environment, _, definition = flow.decode().partition(".")
+        return MachineInstance(
+            id=str(UUID(bytes=id)),
+            environment=environment,
+            definition=definition,
+            external_ref=ref.decode(),
+            flow_version=read_int(version),
+            status=status.decode(),
+            reason=None if reason is None else reason.decode(),
+            state=None if state is None else state.decode(),
+            lifecycle=read_int(number),
+            last_event=None if event is None else event.decode(),
+            data=msgspec.json.decode(data[1:]),
+            blocked_by=msgspec.json.decode(gates[1:]),
+            open_acks=read_int(acks),
+        )
+    return None
+
+
+async def read_answer(session: Session, org: str, instance: bytes, key: str) -> bytes | None:
+    """The answer that a trigger got under its request id."""
+    query = SQL.read_answer.one(instance, instance[15], key, org)
+    results = await session.once(SQL.use_worker.one(), query)
+    for (answer,) in rows(results[1]):
+        return None if answer is None else answer[1:]
+    return None
