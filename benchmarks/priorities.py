@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from holdfast import Engine, Flow, run
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from holdfast.runtime.process.collector import calm_collector
 from holdfast.store.pg.session import Session
 from holdfast.store.queue.work import claim_work

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Task
 from holdfast.errors import Conflict
-from holdfast.store.tasks import Task
 
 DAY = 86_400
 

@@ -21,9 +21,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from holdfast import Engine
+from holdfast import Engine, embedded
 from holdfast.errors import HoldfastError
-from holdfast.store import embedded
 from holdfast.store.admin.schema import migrate
 from holdfast.store.embedded.binaries import find_installation
 from order_gateway import Gateway, running_gateway

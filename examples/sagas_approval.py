@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast import Context, Engine, Flow
+from holdfast import Context, Engine, Flow, Task
 from holdfast.errors import Conflict, InputInvalid
-from holdfast.store.tasks import Task
 
 Purchase = dict[str, Any]
 DAY = 86_400

@@ -21,14 +21,10 @@ from typing import Any, Final
 
 import httpx2
 
-from holdfast import Context, DoNotRetry, Engine, Flow, Retry
-from holdfast.doors.steps.load import load_steps
+from holdfast import Context, DoNotRetry, Engine, Flow, Retry, load_steps
 from holdfast.errors import HoldfastError
-from holdfast.server.app import create_app
-from holdfast.server.auth.chain import open_chain
-from holdfast.server.auth.settings import AuthSettings
+from holdfast.server import AuthSettings, ServerSettings, create_app, open_chain
 from holdfast.server.http.listener import listening
-from holdfast.server.settings import ServerSettings
 
 HERE: Final = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "steps"))

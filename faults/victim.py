@@ -29,8 +29,9 @@ from faults.report import ROOT
 from faults.worker import Hands, Task, named, opened
 from holdfast import Engine
 from holdfast.core.people.ownership import OVER
-from holdfast.testing.failpoints import Failpoint, parse
 from holdfast.testing.failpoints import arm as set_failpoints
+from holdfast.testing.failpoints import parse
+from holdfast.testing.injection import Failpoint
 from holdfast.testing.wiring import wire
 
 EXPIRE = "update holdfast.workers set lease_until = clock_timestamp() where lease_until > clock_timestamp()"

@@ -9,17 +9,6 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
-# Edges that still close a cycle: (module, what it imports back). Nothing is to be added here.
-KNOWN = {
-    ("runtime.commit.follow_ups", "runtime.commit.batch"),
-    ("runtime.commit.history_cache", "runtime.commit.batch"),
-    ("runtime.commit.bisect", "runtime.commit.failures"),
-    ("runtime.commit.crash_guard", "runtime.commit.committer"),
-    ("runtime.commit.failures", "runtime.commit.committer"),
-    ("runtime.ops.operations", "runtime.engine.core"),
-    ("testing.wiring", "testing.failpoints"),
-}
-
 
 def name_of(file: Path) -> str:
     parts = file.relative_to(SOURCE).with_suffix("").parts
@@ -49,19 +38,7 @@ def cycle_in(edges: dict[str, set[str]]) -> list[str]:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    edges = graph()
-    left = {name: {other for other in found if (name, other) not in KNOWN} for name, found in edges.items()}
-    assert cycle_in(left) == []
-
-
-def test_none_in_the_core_and_the_store_even_those_that_are_known() -> None:
-    assert not {edge for edge in KNOWN if edge[0].startswith(("core.", "store."))}
-
-
-def test_what_is_known_is_still_there() -> None:
-    edges = graph()
-    for module, other in KNOWN:
-        assert other in edges.get(module, ()), f"{module} imports {other} no more: take it off the list"
+    assert cycle_in(graph()) == []
 
 
 def test_a_circle_is_found() -> None:

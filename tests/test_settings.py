@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from holdfast.settings import Settings
 
 

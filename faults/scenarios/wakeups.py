@@ -23,7 +23,7 @@ from faults.scene import Stage
 from holdfast import Engine
 from holdfast.errors import Busy, Refused
 from holdfast.testing import failpoint
-from holdfast.testing.failpoints import Failpoint
+from holdfast.testing.injection import Failpoint
 
 GAP = 0.03
 SCAN = 1.0

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from holdfast.doors.saga.values import Retry, Undo
     from holdfast.doors.steps.load import load_steps
     from holdfast.graph.model import Graph
+    from holdfast.runtime.commit.options import Options
     from holdfast.runtime.effects.delivery import EffectFailed
     from holdfast.runtime.effects.options import EffectOptions
+    from holdfast.runtime.effects.outbox import EffectPage
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.engine.sync import SyncEngine
     from holdfast.runtime.hooks.audit import Audit
@@ -24,38 +26,97 @@ if TYPE_CHECKING:
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
     from holdfast.runtime.machines.machine import Machine
-    from holdfast.runtime.ops.dead_letters import LetterFilter
+    from holdfast.runtime.ops.dead_letters import LetterFilter, LetterPage, Resolved
+    from holdfast.runtime.ops.migration import Migration
+    from holdfast.runtime.ops.rebuild import Rebuilt
     from holdfast.runtime.ops.retention import Retention
+    from holdfast.runtime.ops.stuck import Reenqueued
+    from holdfast.runtime.people.descriptor import Descriptor
+    from holdfast.runtime.people.inbox import Inbox
+    from holdfast.runtime.people.standing import Standing
+    from holdfast.runtime.people.start_rules import Caller
+    from holdfast.runtime.people.summaries import Summaries
     from holdfast.runtime.process.loop import run
+    from holdfast.runtime.publishing import Published
     from holdfast.runtime.reads.search import InstanceFilter
+    from holdfast.runtime.reads.statistics import FlowStatistics
+    from holdfast.runtime.reads.views import Page
+    from holdfast.runtime.telemetry.metrics import MetricsCollector, Stats
     from holdfast.runtime.worker.context import Context
     from holdfast.runtime.worker.handlers import DoNotRetry
+    from holdfast.runtime.worker.worker import Worker
+    from holdfast.store import embedded
+    from holdfast.store.admin.dead_letters import LetterOfTenant
+    from holdfast.store.admin.doctor import Report
+    from holdfast.store.admin.repair import Stuck
+    from holdfast.store.admin.upkeep import Upkeep
+    from holdfast.store.dead_letters import DeadLetter
+    from holdfast.store.effects import Effect
+    from holdfast.store.queue.workers import WorkerProcess
+    from holdfast.store.reads.flows import FlowDocument, FlowVersion
+    from holdfast.store.reads.instances import Event, Instance, Step
+    from holdfast.store.reads.runtimes import Runtime
+    from holdfast.store.tasks import Task, TaskEvent
 
 __all__ = [
     "Audit",
     "Branch",
+    "Caller",
     "Client",
     "Context",
+    "DeadLetter",
+    "Descriptor",
     "DoNotRetry",
+    "Effect",
     "EffectFailed",
     "EffectOptions",
+    "EffectPage",
     "Engine",
+    "Event",
     "Flow",
     "FlowContext",
+    "FlowDocument",
+    "FlowStatistics",
+    "FlowVersion",
     "Graph",
+    "Inbox",
+    "Instance",
     "InstanceFilter",
     "LetterFilter",
+    "LetterOfTenant",
+    "LetterPage",
     "Machine",
     "Metrics",
+    "MetricsCollector",
     "Middleware",
+    "Migration",
+    "Options",
+    "Page",
+    "Published",
     "RateLimit",
+    "Rebuilt",
+    "Reenqueued",
+    "Report",
+    "Resolved",
     "Retention",
     "Retry",
+    "Runtime",
+    "Standing",
+    "Stats",
+    "Step",
+    "Stuck",
+    "Summaries",
     "SyncEngine",
+    "Task",
+    "TaskEvent",
     "Undo",
+    "Upkeep",
     "Validate",
+    "Worker",
+    "WorkerProcess",
     "__version__",
     "code_of",
+    "embedded",
     "load_steps",
     "mermaid_of",
     "picture_of",
@@ -65,26 +126,59 @@ __all__ = [
 _HOMES = {
     "Audit": "holdfast.runtime.hooks.audit",
     "Branch": "holdfast.doors.saga.builder",
+    "Caller": "holdfast.runtime.people.start_rules",
     "Client": "holdfast.client",
     "Context": "holdfast.runtime.worker.context",
+    "DeadLetter": "holdfast.store.dead_letters",
+    "Descriptor": "holdfast.runtime.people.descriptor",
     "DoNotRetry": "holdfast.runtime.worker.handlers",
+    "Effect": "holdfast.store.effects",
     "EffectFailed": "holdfast.runtime.effects.delivery",
     "EffectOptions": "holdfast.runtime.effects.options",
+    "EffectPage": "holdfast.runtime.effects.outbox",
     "Engine": "holdfast.runtime.engine",
+    "Event": "holdfast.store.reads.instances",
     "Flow": "holdfast.doors.saga.flow",
     "FlowContext": "holdfast.runtime.hooks.notices",
+    "FlowDocument": "holdfast.store.reads.flows",
+    "FlowStatistics": "holdfast.runtime.reads.statistics",
+    "FlowVersion": "holdfast.store.reads.flows",
     "Graph": "holdfast.graph.model",
+    "Inbox": "holdfast.runtime.people.inbox",
+    "Instance": "holdfast.store.reads.instances",
     "InstanceFilter": "holdfast.runtime.reads.search",
     "LetterFilter": "holdfast.runtime.ops.dead_letters",
+    "LetterOfTenant": "holdfast.store.admin.dead_letters",
+    "LetterPage": "holdfast.runtime.ops.dead_letters",
     "Machine": "holdfast.runtime.machines.machine",
     "Metrics": "holdfast.runtime.hooks.metrics",
+    "MetricsCollector": "holdfast.runtime.telemetry.metrics",
     "Middleware": "holdfast.runtime.hooks.middleware",
+    "Migration": "holdfast.runtime.ops.migration",
+    "Options": "holdfast.runtime.commit.options",
+    "Page": "holdfast.runtime.reads.views",
+    "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
+    "Rebuilt": "holdfast.runtime.ops.rebuild",
+    "Reenqueued": "holdfast.runtime.ops.stuck",
+    "Report": "holdfast.store.admin.doctor",
+    "Resolved": "holdfast.runtime.ops.dead_letters",
     "Retention": "holdfast.runtime.ops.retention",
     "Retry": "holdfast.doors.saga.values",
+    "Runtime": "holdfast.store.reads.runtimes",
+    "Standing": "holdfast.runtime.people.standing",
+    "Stats": "holdfast.runtime.telemetry.metrics",
+    "Step": "holdfast.store.reads.instances",
+    "Stuck": "holdfast.store.admin.repair",
+    "Summaries": "holdfast.runtime.people.summaries",
     "SyncEngine": "holdfast.runtime.engine.sync",
+    "Task": "holdfast.store.tasks",
+    "TaskEvent": "holdfast.store.tasks",
     "Undo": "holdfast.doors.saga.values",
+    "Upkeep": "holdfast.store.admin.upkeep",
     "Validate": "holdfast.runtime.hooks.validate",
+    "Worker": "holdfast.runtime.worker.worker",
+    "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",
     "load_steps": "holdfast.doors.steps.load",
     "mermaid_of": "holdfast.doors.printed",
@@ -94,7 +188,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load on first use, so that `import holdfast` inside the package never goes round in circles."""
+    """Load public names on first use: `import holdfast` inside the package never runs in circles."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "embedded":
+        return import_module("holdfast.store.embedded")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -1,12 +1,13 @@
 """Every error a user can meet, as data: a stable code, a sentence, what to do about it, an HTTP status, an exit code.
 
     HoldfastError
-    ├── DefinitionError        what was written is wrong            (carries diagnostics)
+    ├── DefinitionError        the definition is wrong              (carries diagnostics)
     │   └── ExpressionError    … inside an expression               (carries the position)
     ├── NotFound               no such flow, version, instance, node, handler
     ├── Conflict               right request, wrong moment: other input, other version, already over
     ├── Refused                the signal is not legal here; nothing changed
     │   └── InputInvalid       … because its data does not fit a schema (carries the misfits)
+    ├── InstanceFailed         an instance that was waited for ended without a result (carries its step and error)
     ├── Unauthenticated        the caller cannot be identified      (carries the challenge to answer with)
     ├── Forbidden              the actor lacks a capability; nothing changed
     ├── PayloadError           a value that cannot be stored
@@ -91,6 +92,22 @@ class InputInvalid(Refused):
 
     def __init__(self, message: str = "", *, misfits: tuple[Any, ...] = (), **options: Any) -> None:
         self.misfits = misfits
+        super().__init__(message, **options)
+
+
+class InstanceFailed(HoldfastError):
+    """The instance ended without completing."""
+
+    code = "INSTANCE_FAILED"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(
+        self, message: str = "", *, instance: Any = None, step: str | None = None, error: Any = None, **options: Any
+    ) -> None:
+        self.instance = instance
+        self.step = step  # the one that failed; None where it was cancelled, aborted or out of time
+        self.error = error  # as the step recorded it: code, message and more
         super().__init__(message, **options)
 
 

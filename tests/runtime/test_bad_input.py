@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from holdfast import Context, Engine, Flow, Retry
+from holdfast import Caller, Context, Engine, Flow, Retry
 from holdfast.errors import Conflict, DefinitionError, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.store.admin.schema import check_server
 
@@ -294,7 +294,7 @@ async def test_moments_and_names_that_are_none(engine: Engine, holdfast_dsn: str
         ("role", lambda: engine.inbox("ann", roles=five)),
         ("capability", lambda: engine.inbox("ann", capabilities=five)),
         ("capability", lambda: engine.signal(id, "go", capabilities=five)),
-        ("capability", lambda: engine.start("waiting", capabilities=five)),
+        ("capability", lambda: engine.start("waiting", caller=Caller(capabilities=five))),
     ):
         error = await refused(holdfast_dsn, Refused, "TEXT_INVALID", attempt)
         assert named in error.message

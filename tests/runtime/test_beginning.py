@@ -275,7 +275,7 @@ async def test_work_of_the_incarnation_before_is_not_taken_for_never_begun(engin
         await until(lambda: begun)
         first = worker.lease.id
         with failpoint("statement.after.list_leased_work", "delay", seconds=2.0) as point:
-            worker._look_for_strays()  # pyright: ignore[reportPrivateUsage]
+            worker.reconnected()
             await until(lambda: point.fired)
             with psycopg.connect(engine.dsn, autocommit=True) as connection:
                 connection.execute("update holdfast.workers set lease_until = clock_timestamp() - interval '1 ms'")

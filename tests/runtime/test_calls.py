@@ -316,7 +316,7 @@ def test_the_connection_is_dead_after_the_call(engine: SyncEngine, name: str) ->
     with engine.worker():
         assert engine.wait(engine.start(name, {}).id, timeout=10).status == "completed"
         with pytest.raises(Refused, match="CALL_OVER"):
-            engine.run(kept[0].execute("select 1"))
+            engine.wait_for(kept[0].execute("select 1"))
 
 
 def test_what_a_call_sets_in_the_session_is_gone_for_the_next(engine: SyncEngine, name: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Branch, Context, Engine, Flow
 from holdfast.core.signals.early import MOST_KEPT
 from holdfast.errors import Conflict, Refused
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from holdfast.testing import advance
 from running import Evidence
 

@@ -71,7 +71,7 @@ async def test_an_answer_that_is_lost_while_strays_are_looked_for_is_looked_for_
         leased = await list_leased(session, worker)
         looks += 1
         if looks == 1:
-            engine.committer.on_reconnect()
+            engine.committer.port.reconnected()
         else:
             again.set()
         return leased
@@ -79,7 +79,7 @@ async def test_an_answer_that_is_lost_while_strays_are_looked_for_is_looked_for_
     counting(engine)
     async with engine.worker():
         monkeypatch.setattr(queue, "list_leased", observed)
-        engine.committer.on_reconnect()
+        engine.committer.port.reconnected()
         async with asyncio.timeout(10):
             await again.wait()
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Context, Engine, Flow, payloads
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from running import until
 
 pytestmark = pytest.mark.anyio

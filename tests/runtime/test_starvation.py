@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Engine, Flow
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from running import until
 
 pytestmark = pytest.mark.anyio

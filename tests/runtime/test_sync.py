@@ -215,5 +215,5 @@ def test_an_interrupt_ends_the_wait_and_its_coroutine(engine: SyncEngine) -> Non
             ended.set()
 
     with pytest.raises(KeyboardInterrupt):
-        engine.run(wait_for_ever())
+        engine.wait_for(wait_for_ever())
     assert ended.wait(10)

@@ -11,7 +11,7 @@ import pytest
 from shop import ALWAYS, Shop, Story
 
 from holdfast import Context, Engine, Flow, Retry, Undo
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from holdfast.testing import advance
 from running import until
 

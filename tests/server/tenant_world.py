@@ -20,7 +20,7 @@ from http_server import listening
 from psycopg import sql
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast import Context, DoNotRetry, Engine
+from holdfast import Caller, Context, DoNotRetry, Engine
 from holdfast.doors.steps.load import load_steps
 from holdfast.server.app import create_app
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
@@ -204,7 +204,7 @@ async def _order(company: Company, engine: Engine, n: int, key: str) -> None:
     flow = f"{mark}.orders" if key.startswith(mark) else "orders"
     begun = await engine.start(
         flow, {"secret": secret, "fails": n % 4 == 1}, key=key, business_key=f"{mark}-order-{n % 4}", by=clerk,
-        attributes={"customer": f"{mark}-customer"}, partition_id=f"{mark}-partition",
+        attributes={"customer": f"{mark}-customer"}, caller=Caller(partition=f"{mark}-partition"),
     )  # fmt: skip
     await engine.settle(begun.id, 30)
     [task] = await engine.tasks(begun.id)

@@ -18,7 +18,8 @@ from holdfast.errors import Refused
 from holdfast.runtime.effects.delivery import Delivery
 from holdfast.store.pg.session import Session
 from holdfast.testing import failpoint
-from holdfast.testing.failpoints import ACTIONS, POINTS, Failpoint, InjectedFault, install_failpoints, parse
+from holdfast.testing.failpoints import ACTIONS, install_failpoints, parse
+from holdfast.testing.injection import POINTS, Failpoint, InjectedFault
 from running import until
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from holdfast.cli.commands.advance import advance
 from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.control import abort, cancel, pause, resume
 from holdfast.cli.commands.db import db
-from holdfast.cli.commands.dead_letters import dead_letters
+from holdfast.cli.commands.dead_letters import dead_letters, requeue
 from holdfast.cli.commands.docs import docs
 from holdfast.cli.commands.doctor import doctor
 from holdfast.cli.commands.effects import effects
@@ -23,7 +23,6 @@ from holdfast.cli.commands.keys import keys
 from holdfast.cli.commands.maintain import maintain
 from holdfast.cli.commands.migrate import migrate, revert_migration
 from holdfast.cli.commands.publish import publish
-from holdfast.cli.commands.requeue import requeue
 from holdfast.cli.commands.rerun import rerun
 from holdfast.cli.commands.server import server
 from holdfast.cli.commands.show import show
@@ -34,8 +33,7 @@ from holdfast.cli.commands.tasks import tasks
 from holdfast.cli.commands.timeline import timeline
 from holdfast.cli.commands.up import up
 from holdfast.cli.commands.validate import schema, validate
-from holdfast.cli.commands.worker import worker
-from holdfast.cli.commands.workers import workers
+from holdfast.cli.commands.worker import worker, workers
 from holdfast.cli.render.output import complain, say
 from holdfast.cli.render.output import show as show_facts
 from holdfast.cli.usage import MISUSE, command_line_invalid
@@ -122,7 +120,7 @@ def main() -> None:
 
 
 def _wants_json() -> bool:
-    """As it was typed: a command that failed may not have got as far as reading its options."""
+    """Look for `--json` among the arguments: a failed command may not have read its options."""
     return "--json" in sys.argv[1:]
 
 

@@ -1,4 +1,4 @@
-"""What the shell offers when somebody presses Tab. A database that cannot be asked offers nothing, silently."""
+"""Completions for the shell. If the database does not answer, there are none, and no error."""
 
 from __future__ import annotations
 

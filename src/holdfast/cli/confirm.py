@@ -13,7 +13,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before many are cha
 
 
 def confirm(count: int, verb: str, noun: str = "instance", *, yes: bool) -> None:
-    """Refuse where nobody can answer; leave where the answer is no."""
+    """Ask for a confirmation: refuse without a terminal, exit if the answer is no."""
     if yes or not count:
         return
     if not sys.stdin.isatty():

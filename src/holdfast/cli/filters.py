@@ -69,7 +69,7 @@ def which_instances(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def which_instances_to_rerun(command: Callable[..., None]) -> Callable[..., None]:
-    """As `which_instances`, but for the key of a start: a re-run has a `--key` of its own."""
+    """The options of `which_instances` without the key of a start: a re-run has a `--key` of its own."""
     return _with(command, {name: option for name, option in _INSTANCES.items() if name != "key"}, _instances)
 
 

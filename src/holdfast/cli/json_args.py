@@ -1,4 +1,4 @@
-"""What a person hands to a command: JSON as it stands, in a file, or on standard input."""
+"""Arguments in JSON: literal, in a file, or on standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.errors import Refused
 
 
 def read_given(text: str | None, option: str = "--input", *, code: str = "INPUT_NOT_JSON") -> Any:
-    """JSON as it stands, the content of the file after an `@`, or with `-` what comes on standard input."""
+    """Read JSON: the literal, the file named after an `@`, or with `-` standard input."""
     if text is None:
         return None
     try:

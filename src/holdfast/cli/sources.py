@@ -1,4 +1,4 @@
-"""What a person has written: workflows in YAML files and flows in Python modules, read and checked together."""
+"""Sources given to a command: workflows in YAML files and flows in Python modules, read and checked together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.graph.compile import compile_graph
 
 
 def read_sources(sources: Sequence[str]) -> list[Source]:
-    """Everything that is named; a DefinitionError lists every problem of every file."""
+    """Read all named sources; a DefinitionError lists every problem of every file."""
     paths = [Path(source) for source in sources if not _is_module(source)]
     workflows, problems = read_files(paths) if paths else ((), ())
     flows, complaints = _read_flows([source for source in sources if _is_module(source)])

@@ -1,4 +1,4 @@
-"""Where a command acts: on the database of this machine, or with `--url` on a server through its API.
+"""The target of a command: the database of this machine, or with `--url` a server through its API.
 
 Both offer the same verbs with the same answers, so a command is written once and never asks which of them it has.
 """
@@ -164,7 +164,7 @@ class _Printed(logging.Handler):
 
 
 def actor(by: str | None) -> str:
-    """Who does it; "" where a server that is shown a key knows that itself."""
+    """The actor for the audit trail; "" for a server, which knows the owner of the key."""
     where = _WHERE.get()
     if where.url is not None and where.api_key is not None:
         if by is not None:

@@ -46,7 +46,7 @@ def mermaid_of(flow: Printable) -> str:
 
 
 def picture_of(flow: Printable, marks: Mapping[str, str] | None = None, *, ascii: bool = False) -> str:
-    """A tree with a line per step; `marks` says what stands beside which, `ascii` is for plain terminals."""
+    """Draw a tree with a line per step. `marks` maps steps to the text beside them, `ascii` is for plain terminals."""
     known = _known(flow)
     title = f"{known.name} version {known.version}"
     return render(title, known.outline(), marks or {}, ASCII if ascii else UNICODE)

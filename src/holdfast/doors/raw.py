@@ -1,4 +1,4 @@
-"""The door for graphs that nobody lowers: written by hand or by a program, as JSON data or as `Graph`."""
+"""The door for graphs that need no lowering: written by hand or by a program, as JSON data or as `Graph`."""
 
 from __future__ import annotations
 

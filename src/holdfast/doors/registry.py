@@ -23,7 +23,7 @@ Written = Source | Definition | Workflow | MachineDefinition | Graph | dict[str,
 
 
 def source_of(written: object) -> Source:
-    """Recognise a definition that somebody wants to publish. What belongs to no door is read as a graph."""
+    """Find the door of a definition to publish. Without a door it is read as a graph."""
     if isinstance(written, Source):
         return written
     found = (door.take(written) for door in DOORS.values())
@@ -31,7 +31,7 @@ def source_of(written: object) -> Source:
 
 
 def open_source(stored: Mapping[str, Any]) -> Source:
-    """Find the door that wrote a stored source. What belongs to no door is read as a graph, once it has to be read."""
+    """Find the door that wrote a stored source. Without a door it is read as a graph, when first needed."""
     found = (door.open(stored) for door in DOORS.values())
     return next((source for source in found if source is not None), None) or raw.RawSource(dict(stored))
 

@@ -46,7 +46,7 @@ class Source(Protocol):
         ...
 
     def code(self) -> str | None:
-        """Print the definition as it would be written again. None: nobody writes such a definition as text."""
+        """Print the definition as it would be written again. None: the door has no text form."""
         ...
 
     @property

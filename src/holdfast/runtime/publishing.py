@@ -87,10 +87,21 @@ def _compiled(
     apps = owners(app, sorted(names), functions)
     shared = sorted(name for name in names - apps.keys() if SEPARATOR not in name and ":" not in name)
     return NewDefinition(
-        new_id(org, None, None), org, graph.kind, graph.name, graph.version, canonical(source),
-        canonical(dumped["nodes"]), canonical(dumped.get("edges", [])), canonical(dump_compiled(compiled)),
-        compiled.hash, compiled.compiler_version, by, canonical(apps), canonical(shared),
-    )  # fmt: skip
+        id=new_id(org, None, None),
+        org=org,
+        kind=graph.kind,
+        name=graph.name,
+        version=graph.version,
+        source=canonical(source),
+        nodes=canonical(dumped["nodes"]),
+        edges=canonical(dumped.get("edges", [])),
+        compiled=canonical(dump_compiled(compiled)),
+        hash=compiled.hash,
+        compiler_version=compiled.compiler_version,
+        created_by=by,
+        apps=canonical(apps),
+        shared=canonical(shared),
+    )
 
 
 async def _taken(session: Session, org: str, new: Sequence[NewDefinition]) -> Conflict:

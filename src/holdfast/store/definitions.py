@@ -82,13 +82,13 @@ async def _one(session: Session, query: Query, inside: bool) -> DefinitionRow | 
         return None
     id, org, kind, version, status, compiled, digest, compiler, apps = found[0]
     return DefinitionRow(
-        id,
-        org.decode(),
-        kind.decode(),
-        read_int(version),
-        status.decode(),
-        None if compiled is None else compiled[1:],
-        None if digest is None else digest.decode(),
-        None if compiler is None else compiler.decode(),
-        msgspec.json.decode(apps[1:], type=dict[str, str]),
+        id=id,
+        org=org.decode(),
+        kind=kind.decode(),
+        version=read_int(version),
+        status=status.decode(),
+        compiled=None if compiled is None else compiled[1:],
+        hash=None if digest is None else digest.decode(),
+        compiler_version=None if compiler is None else compiler.decode(),
+        apps=msgspec.json.decode(apps[1:], type=dict[str, str]),
     )

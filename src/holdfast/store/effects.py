@@ -113,14 +113,22 @@ async def claim_effects(
     results = await session.once(PIN, SQL.lock_effect_claims.one(), claim)
     return [
         ClaimedEffect(
-            EffectKey(instance, read_int(created), id, read_int(fence)), worker, org.decode(), token.decode(),
-            kind.decode(), target.decode(), payload[1:], key.decode(), read_int(attempts), read_int(most),
-            None if trace is None else trace.decode(),
+            row=EffectKey(instance, read_int(created), id, read_int(fence)),
+            worker=worker,
+            org=org.decode(),
+            token=token.decode(),
+            kind=kind.decode(),
+            target=target.decode(),
+            payload=payload[1:],
+            key=key.decode(),
+            attempts=read_int(attempts),
+            max_attempts=read_int(most),
+            trace=None if trace is None else trace.decode(),
         )
         for instance, created, id, fence, org, token, kind, target, payload, key, attempts, most, trace in rows(
             results[2]
         )
-    ]  # fmt: skip
+    ]
 
 
 async def finish_effects(session: Session, finished: Sequence[FinishedEffect]) -> int:

@@ -19,7 +19,7 @@ from holdfast.runtime.worker.worker import Worker
 from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Session
 from holdfast.store.pg.statements import SQL, Query, base_name
 from holdfast.store.queue.lease import Lease
-from holdfast.testing.failpoints import STATEMENT_AFTER, STATEMENT_BEFORE, InjectedFault, meet, meet_blocking
+from holdfast.testing.injection import STATEMENT_AFTER, STATEMENT_BEFORE, InjectedFault, meet, meet_blocking
 
 _CONTROL: Final = (BEGIN, COMMIT, ROLLBACK)
 _COMMIT_BEFORE: Final = "commit.before_commit"
@@ -53,11 +53,6 @@ def unwire() -> None:
     while _originals:
         owner, name, original = _originals.pop()
         setattr(owner, name, original)
-
-
-def refuse(sqlstate: str, name: str) -> NoReturn:
-    """Raise an error as the server would."""
-    raise DatabaseError(sqlstate, "a failpoint was told to fail", name)
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[[Any], Any]) -> None:

@@ -63,9 +63,18 @@ def _place(line: tuple[int, Entry]) -> tuple[int, datetime, int]:
 
 def _step(step: Step) -> Entry:
     return Entry(
-        step.created_at, "step", step.name, step.token, step.status, step.closed_by or step.opened_by, step.closed_at,
-        step.attempts, step.error, step.failed, step.undo,
-    )  # fmt: skip
+        at=step.created_at,
+        kind="step",
+        name=step.name,
+        token=step.token,
+        status=step.status,
+        actor=step.closed_by or step.opened_by,
+        until=step.closed_at,
+        attempts=step.attempts,
+        detail=step.error,
+        failed=step.failed,
+        undo=step.undo,
+    )
 
 
 def _event(event: Event) -> Entry:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from steps_graphs import NOTES, approval, edge
 
-from holdfast import Context, Engine
+from holdfast import Caller, Context, Engine
 from holdfast.errors import NotFound
 from holdfast.testing import advance as pass_time
 
@@ -34,7 +34,7 @@ async def orders(engine: Engine) -> Engine:
 
 
 async def ordered(engine: Engine, name: str = "orders.approval", **input: Any) -> str:
-    started = await engine.start(name, {"order_id": "ord-123", **input}, by="alice", partition_id="eu")
+    started = await engine.start(name, {"order_id": "ord-123", **input}, caller=Caller("alice", partition="eu"))
     await engine.drain()
     return started.id
 

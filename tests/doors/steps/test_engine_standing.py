@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from steps_graphs import approval
 
-from holdfast import Context, Engine
+from holdfast import Caller, Context, Engine
 from holdfast.errors import Conflict, NotFound
 from holdfast.runtime.people.standing import Standing
 
@@ -37,7 +37,9 @@ async def is_what_a_look_says(engine: Engine, found: Standing) -> None:
 
 async def test_a_start_is_answered_where_it_rests(orders: Engine) -> None:
     async with orders.worker():
-        found = await orders.start_and_settle("orders.approval", ORDER, timeout=20, by="alice", partition_id="eu")
+        found = await orders.start_and_settle(
+            "orders.approval", ORDER, timeout=20, caller=Caller("alice", partition="eu")
+        )
         assert (found.step, found.is_settled, found.instance.version) == ("review", True, 1)
         await is_what_a_look_says(orders, found)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from steps_graphs import approval
 
-from holdfast import Context, Engine, Flow
+from holdfast import Caller, Context, Engine, Flow
 from holdfast.errors import Forbidden, InputInvalid, Refused
 
 pytestmark = pytest.mark.anyio
@@ -29,18 +29,18 @@ async def orders(engine: Engine) -> Engine:
 async def test_a_start_needs_the_capabilities_of_the_workflow(orders: Engine) -> None:
     for lacking in ((), ["orders:see"], "orders:see"):
         with pytest.raises(Forbidden) as refusal:
-            await orders.start("orders.approval", ORDER, capabilities=lacking)
+            await orders.start("orders.approval", ORDER, caller=Caller(capabilities=lacking))
         assert (refusal.value.code, refusal.value.detail["missing"]) == (
             "CAPABILITY_MISSING", ["orders:approve:execute"])  # fmt: skip
     assert (await orders.list()).items == []
-    await orders.start("orders.approval", ORDER, capabilities=("orders:approve:execute", "more"))
+    await orders.start("orders.approval", ORDER, caller=Caller(capabilities=("orders:approve:execute", "more")))
     await orders.start("orders.approval", ORDER)  # trusted code
 
 
 async def test_a_flow_that_names_no_capability_is_for_everybody(engine: Engine) -> None:
     engine.register("work", lambda ctx, data: data)
     await engine.publish(Flow("order").step("work", "work").build())
-    assert (await engine.start("order", {}, capabilities=())).status == "pending"
+    assert (await engine.start("order", {}, caller=Caller(capabilities=()))).status == "pending"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,11 @@ def _without_schema() -> dict[str, Any]:
 async def test_the_facts_of_the_request_are_attributes(orders: Engine, key: str | None) -> None:
     async with orders.worker():
         started = await orders.start(
-            "orders.approval", ORDER, key=key, attributes={"customer": "c1"}, partition_id="eu", correlation_id="r-1"
+            "orders.approval",
+            ORDER,
+            key=key,
+            attributes={"customer": "c1"},
+            caller=Caller(partition="eu", correlation="r-1"),
         )
         stored = await orders.settle(started.id, timeout=20)
     facts = {"customer": "c1", "partition_id": "eu", "correlation_id": "r-1"}
@@ -88,3 +92,11 @@ async def test_attributes_are_names_and_values(orders: Engine) -> None:
         with pytest.raises(Refused) as refusal:
             await orders.start("orders.approval", ORDER, attributes=attributes)  # type: ignore[arg-type]
         assert refusal.value.code == code
+
+
+async def test_a_caller_starts_under_its_own_name_only(orders: Engine) -> None:
+    started = await orders.start("orders.approval", ORDER, caller=Caller("alice"))
+    assert started.created_by == "alice"
+    with pytest.raises(Refused) as refused:
+        await orders.start("orders.approval", ORDER, by="ben", caller=Caller("alice"))
+    assert refused.value.code == "OPTION_MISPLACED"

@@ -58,7 +58,7 @@ async def _measure(dsn: str, instances: int, steps: int) -> dict[str, Any]:
 
 
 async def _latency(engine: Engine, times: int = 21) -> float:
-    """From the start of one instance to its end when nothing else runs: the median."""
+    """Measure the median time from start to end of an instance that runs alone."""
     found: list[float] = []
     for _ in range(times):
         began = time.perf_counter()

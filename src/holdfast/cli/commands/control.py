@@ -34,7 +34,7 @@ Deed = Callable[[Place, str, str], Instance]
 
 
 class Meant:
-    """Which instances are meant: by id, or by a filter."""
+    """The instances a command acts on: by id, or by a filter."""
 
     def __init__(self, ids: list[str] | None, filter: InstanceFilter, limit: int) -> None:
         if bool(ids) == (filter != InstanceFilter()):
@@ -52,7 +52,7 @@ class Meant:
         return not self.ids
 
     def found(self, engine: Place, statuses: Iterable[str]) -> list[Instance]:
-        """What the filter means now: of those statuses unless it names one."""
+        """Find the ids the filter matches now, of these statuses unless it names one."""
         if not self.is_filter:
             return [engine.get(id) for id in self.ids]
         found: list[Instance] = []
@@ -142,7 +142,7 @@ def resume(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Let paused instances go on; exit code 5: some could not be resumed."""
+    """Resume paused instances; exit code 5: some could not be resumed."""
     _change(
         "resume", by, lambda engine, id, by: engine.resume(id, by=by, reason=reason), ("suspended",),
         Meant(ids, filter, limit), dry_run=dry_run, yes=yes, json=json,

@@ -43,7 +43,7 @@ def stop(directory: Directory = None, json: Json = False) -> None:
 
 @db.command()
 def status(directory: Directory = None, json: Json = False) -> None:
-    """Is the database there, and has it the schema of this release? Exit code 3: the embedded server does not run."""
+    """Check that the database has the schema of this release. Exit code 3: the embedded server does not run."""
     address = Settings.from_environment().dsn
     if address and directory is None:
         show({"server": "given", "running": True, **_schema(address), "dsn": without_password(address)}, json=json)
@@ -58,7 +58,7 @@ def status(directory: Directory = None, json: Json = False) -> None:
 
 @db.command()
 def path(json: Json = False) -> None:
-    """Where the embedded PostgreSQL keeps its data."""
+    """Print the data directory of the embedded PostgreSQL."""
     place = embedded.default_directory()
     if json:
         show({"directory": place}, json=True)

@@ -36,6 +36,6 @@ def docs(
 
 
 def find_pages() -> dict[str, Path]:
-    """By name: the path below `docs`, without its ending."""
+    """Map names to pages. A name is the path below `docs`, without its ending."""
     home = next((place for place in PLACES if place.is_dir()), PLACES[0])
     return {path.relative_to(home).with_suffix("").as_posix(): path for path in sorted(home.rglob("*.md"))}

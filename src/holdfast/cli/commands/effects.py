@@ -1,4 +1,4 @@
-"""`holdfast effects`: look at the outbox, and let what was given up on be delivered again."""
+"""`holdfast effects`: list the outbox, and resend effects that were given up."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _row(effect: Effect) -> tuple[str, ...]:
 
 
 def _page(status: str | None, kind: str | None, flow: str | None, after: str | None, limit: int) -> list[Effect]:
-    """From as many pages as it takes: one that is short need not be the last."""
+    """Fill one page from several of the engine's: a short one need not be the last."""
     found: list[Effect] = []
     with place() as engine:
         while True:

@@ -1,4 +1,4 @@
-"""`holdfast flows`: what can be started, and how it was written."""
+"""`holdfast flows`: list published flows, and print them as written."""
 
 from __future__ import annotations
 

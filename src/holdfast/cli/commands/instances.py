@@ -27,7 +27,7 @@ def instances(
     after: Annotated[str | None, typer.Option("--after", help="Where the page before ended.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Instances, newest first; what failed, was cancelled or aborted in a period by its end."""
+    """List instances, newest first; failed, cancelled or aborted ones in a period by their end."""
     with place() as engine:
         page = engine.find(filter, after=after, limit=limit)
     if json:
@@ -53,7 +53,7 @@ def _started(instance: Instance) -> str:
 
 
 def _about(instance: Instance) -> str:
-    """Its key, and what it waits for or what went wrong."""
+    """Describe an instance: its key, and the wait or the error."""
     told = [instance.business_key or instance.key or ""]
     if instance.status in _TROUBLED:
         told.append(instance.reason or "")

@@ -26,7 +26,7 @@ def maintain(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look after partitions, expired events and retention. Without --once it goes on until told to leave."""
+    """Look after partitions, expired events and retention. Without --once it runs until it is stopped."""
     retention = Retention.parse(keep) if keep else Retention.from_environment()
     if not once:
         logs.configure(json=json, level=Settings.from_environment().log_level)

@@ -1,4 +1,4 @@
-"""`holdfast migrate` and `holdfast revert-migration`: running instances go on under another version of their flow."""
+"""`holdfast migrate` and `holdfast revert-migration`: move running instances to another version of their flow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def migrate(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Let running instances go on under another version; exit code 5: some could not."""
+    """Move running instances to another version; exit code 5: some could not be moved."""
     nodes = _mapping(node or [])
     with SyncEngine() as engine:
         _show(

@@ -30,7 +30,7 @@ def publish(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check what would be published.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Publish workflows and flows. Whatever is wrong with any of them is told before the first is stored."""
+    """Publish workflows and flows. All of them are checked before the first is stored."""
     written = read_sources(sources)
     with place() as engine:
         planned = _plan(engine, written, json=json)
@@ -44,7 +44,7 @@ def publish(
 
 @contextmanager
 def _told_later() -> Generator[None]:
-    """What the engine warns of is told when all are published: the missing flow may be the next one."""
+    """Hold back the engine's warnings until all are published: a missing flow may be the next one."""
     publishing = logger("holdfast.publish")
     before = publishing.level
     publishing.setLevel(logging.ERROR)
@@ -55,7 +55,7 @@ def _told_later() -> Generator[None]:
 
 
 def _plan(engine: Place, written: Sequence[Source], *, json: bool) -> list[Published]:
-    """What would be new. Every version that is taken is told, the last of them as the error."""
+    """List the new versions. Print an error for every version already published with other content; raise the last."""
     planned: list[Published] = []
     refusals: list[Conflict] = []
     for graph in (source.lower() for source in written):

@@ -54,10 +54,9 @@ def server(
     log_json: LogJson = False,
     json: Json = False,
 ) -> None:
-    """Serve the HTTP API until told to leave; open requests then finish.
+    """Serve the HTTP API until it is stopped; open requests then finish.
 
-    Who may ask is what HOLDFAST_JWT_… and the API keys of `holdfast keys` say, how much they may ask what
-    HOLDFAST_SERVER_… says.
+    Callers are identified by HOLDFAST_JWT_… and the API keys of `holdfast keys`; HOLDFAST_SERVER_… sets the limits.
     """
     logs.configure(json=log_json, level=Settings.from_environment().log_level)
     serving.require_api()

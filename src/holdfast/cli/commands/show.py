@@ -42,7 +42,7 @@ def show(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """An instance: its flow as a tree with live states, what it waits for, and what can be done about it."""
+    """Show an instance: its flow as a tree with live states, its wait, and the commands that help."""
     with place() as engine:
         looks = _looks(engine, id, events, again=watch, everything=all)
         with contextlib.suppress(KeyboardInterrupt) if watch else contextlib.nullcontext():
@@ -72,7 +72,7 @@ def _looks(engine: Place, id: str, events: bool, *, again: bool, everything: boo
 
 
 def _state(record: Record) -> Any:
-    """What changes when there is something new to draw."""
+    """The values that change whenever the drawing does."""
     children = [_state(child) for child in record.children.values()]
     return record.instance.version, [step.attempts for step in record.steps], record.letters, children
 
@@ -130,6 +130,6 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _plain_child(record: Record, step: str, id: str) -> dict[str, Any]:
-    """At least the ids; all there is to tell where it was read."""
+    """Turn a sub-flow into JSON: all fields if it was read, otherwise the ids."""
     child = record.children.get(step)
     return {"step_id": step, "id": id, **({} if child is None else _plain(child))}

@@ -1,4 +1,4 @@
-"""`holdfast signal`: an event for one instance, or for whoever waits with a key."""
+"""`holdfast signal`: send an event to one instance, or to all waits with a key."""
 
 from __future__ import annotations
 

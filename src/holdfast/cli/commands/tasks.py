@@ -44,7 +44,7 @@ def list_tasks(
     limit: Annotated[int, typer.Option("--limit", help="At most this many.")] = 50,
     json: Json = False,
 ) -> None:
-    """What is open, most urgent first; of an instance, also what is over."""
+    """List open tasks, most urgent first; of an instance, also finished ones."""
     if (instance or assignee) if mine else (by or capability or len(role or ()) > 1):
         raise Refused(
             "Tasks are listed by role, person or instance, or with --mine as somebody's inbox.",
@@ -86,7 +86,7 @@ def show_task(id: Id, json: Json = False) -> None:
 @tasks.command()
 @anywhere
 def claim(id: Id, by: By = None, role: Roles = None, json: Json = False) -> None:
-    """Take a task; exit code 5: somebody else has it, or it is over."""
+    """Take a task; exit code 5: another person has it, or it is over."""
     with place() as engine:
         _answer(engine.claim(id, by=actor(by), roles=role or None), json=json)
 
@@ -102,7 +102,7 @@ def release(id: Id, by: By = None, json: Json = False) -> None:
 @tasks.command()
 @anywhere
 def assign(id: Id, to: To, by: By = None, reason: Why = None, json: Json = False) -> None:
-    """Give a task to somebody, whoever has it now."""
+    """Assign a task to a person, even if another one has it."""
     with place() as engine:
         _answer(engine.assign(id, to=to, by=actor(by), reason=reason), json=json)
 
@@ -128,7 +128,7 @@ def decide(
     role: Roles = None,
     json: Json = False,
 ) -> None:
-    """Decide a task; the flow goes on, or ends."""
+    """Decide a task; the flow continues, or ends."""
     given, who = read_given(data, "--data", code="DATA_NOT_JSON"), actor(by)
     with place() as engine:
         _answer(
@@ -145,7 +145,7 @@ def _plain(task: Task) -> dict[str, Any]:
 
 
 def _facts(task: Task) -> dict[str, Any]:
-    """What a person wants to see of it; what is not there is left out."""
+    """The fields of a task that people read, without the empty ones."""
     facts = {name: value for name, value in _plain(task).items() if value not in (None, [])}
     for name in ("form", "payload", "data"):
         if name in facts:

@@ -34,7 +34,7 @@ def timeline(
     instance: Annotated[str, typer.Argument(metavar="ID", help="The instance's id.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What happened in an instance, in order, with how long each step took or has been waiting."""
+    """Show the events of an instance in order, with the duration of each step or wait."""
     with place() as engine:
         found = engine.get(instance)
         steps, events = engine.steps(instance, all=True), engine.events(instance)
@@ -98,7 +98,7 @@ def _scale(names: int, bars: int, span: float) -> Text:
 
 
 def _bar(row: Bar, span: float, width: int, signs: dict[str, str]) -> str:
-    """At least one cell: what is too short to be seen still happened."""
+    """Draw the bar of a step: one cell at least, however short the step was."""
     first = min(max(int(row.begin / span * width), 0), width - 1)
     last = min(max(round(row.end / span * width), first + 1), width)
     bar = signs[row.kind] * (last - first)

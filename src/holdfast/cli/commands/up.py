@@ -42,7 +42,7 @@ def up(
 ) -> None:
     """Run everything in one process: PostgreSQL, a worker, the API. For development, on this machine only.
 
-    Whoever asks is believed to be who they say they are. Files of steps are published when it starts and, with --watch,
+    Callers are not authenticated. Files of steps are published when it starts and, with --watch,
     whenever they change: as the next version, while running instances keep theirs. Ctrl-C lets it drain.
     """
     logs.configure(json=log_json, level=Settings.from_environment().log_level)

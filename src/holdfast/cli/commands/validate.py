@@ -1,4 +1,4 @@
-"""`holdfast validate`: is what was written right? And `holdfast schema`, for editors that ask while it is written."""
+"""`holdfast validate`: check files without publishing them. `holdfast schema`: print the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _text(path: Path) -> str | Problem:
-    """What stands in the file, read no further than a reader would go."""
+    """Read the file up to the limit of the door."""
     findings = Findings(str(path))
     try:
         with path.open("rb") as file:

@@ -1,19 +1,24 @@
-"""`holdfast worker`: run handlers, in this process or in several."""
+"""`holdfast worker`: run handlers, in this process or in several. `holdfast workers`: list those of all tenants."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from holdfast.cli.process import logs, process
 from holdfast.cli.process.supervisor import Supervisor
+from holdfast.cli.render.output import say, show_json, table
+from holdfast.cli.target import anywhere, place
 from holdfast.runtime.telemetry.metrics import require_prometheus
 from holdfast.runtime.worker.options import WorkerOptions
 from holdfast.settings import Settings
+from holdfast.store.queue.workers import WorkerProcess
 
 _DEFAULT = WorkerOptions()
 
@@ -59,7 +64,7 @@ def worker(
     json: Annotated[bool, typer.Option("--json", help="Say in JSON that it is ready.")] = False,
     lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run the handlers of APP until told to leave.
+    """Run the handlers of APP until it is stopped.
 
     SIGTERM or Ctrl-C lets it drain: running handlers finish, their results are stored, steps not yet begun go back to
     the queue. A second signal ends it at once.
@@ -72,9 +77,9 @@ def worker(
         require_prometheus()
         _check_ports(metrics_port, processes)
     if processes == 1:
-        place = None if metrics_port is None else (metrics_host, metrics_port)
+        metrics = None if metrics_port is None else (metrics_host, metrics_port)
         options = _options(concurrency, queues, lease, grace) | {"effects": effects}
-        process.run(target, options, lifeline, metrics=place, json=json)
+        process.run(target, options, lifeline, metrics=metrics, json=json)
         return
     arguments = ["worker", target, f"--concurrency={concurrency}", f"--lease={lease}", f"--grace={grace}"]
     arguments += [f"--queue={name}" for name in queues]
@@ -115,3 +120,40 @@ def _options(concurrency: int, queues: tuple[str, ...], lease: float, grace: flo
         "lease": lease,
         "grace": grace,
     }
+
+
+# --- the list --------------------------------------------------------------------------------------------------------
+
+
+@anywhere
+def workers(
+    all: Annotated[bool, typer.Option("--all", help="Those that left in order, too; they are kept for a day.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = 200,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Worker processes of all tenants, newest first: those alive, and those that ended without a word."""
+    with place() as engine:
+        found = [each for each in engine.workers(limit=limit) if all or each.stopped_at is None]
+    if json:
+        show_json(msgspec.to_builtins(found))
+    elif found:
+        now = datetime.now(UTC)
+        table(("host", "pid", "status", "since", "version", "app", "serves"), [_row(each, now) for each in found])
+    else:
+        say("There is no worker. Start `holdfast worker`.")
+
+
+def _row(found: WorkerProcess, now: datetime) -> tuple[str, ...]:
+    serves = [*found.handlers, *(f"call {name}" for name in found.operations), *(f"queue {q}" for q in found.queues)]
+    return (
+        found.host, str(found.pid), _status(found, now), f"{found.started_at:%Y-%m-%d %H:%M:%S}", found.version,
+        " ".join(found.apps), ", ".join(serves),
+    )  # fmt: skip
+
+
+def _status(found: WorkerProcess, now: datetime) -> str:
+    if found.stopped_at is not None:
+        return f"left {found.stopped_at:%H:%M:%S}"
+    if not found.alive:
+        return f"lost {found.lease_until:%Y-%m-%d %H:%M:%S}"
+    return f"alive, lease {max(0.0, (found.lease_until - now).total_seconds()):.0f} s"

@@ -3,6 +3,8 @@
 Each function returns exactly the decision of the general path (a property test compares them), and None in any unusual
 case. Most sagas fail with one token and one path behind it; forks, late results and rows other than
 those of steps are left to the general path.
+
+Rows of more than twelve fields are built from positions, as in `forward.py`.
 """
 
 from __future__ import annotations
@@ -77,9 +79,16 @@ def fail(program: Program, instance: Instance, signal: WorkFailed, facts: Facts)
         return None
     version, path, error, actor = instance.version + 1, signal.path, encode(failure), SYSTEM.id
     turned = State(
-        {}, {}, state.chain, state.early, (), state.stopping, None,
-        Rollback(_FAILED, failure.code, None, token.step), state.ghosts,
-    )  # fmt: skip
+        tokens={},
+        scopes={},
+        chain=state.chain,
+        early=state.early,
+        parked=(),
+        stopping=state.stopping,
+        expires=None,
+        rollback=Rollback(_FAILED, failure.code, None, token.step),
+        ghosts=state.ghosts,
+    )
     told = encode(about(failure, signal.calls or token.calls))
     begun = encode({"target": _FAILED, "reason": failure.code, "by": None})
     return Decision(
@@ -87,8 +96,8 @@ def fail(program: Program, instance: Instance, signal: WorkFailed, facts: Facts)
         NONE,
         [
             Closed(
-                token.step, token.at, _STEP_FAILED, "error", version, 0, NOTHING_CHOSEN, None, error, _TURNS_BACK,
-                token.node,
+                id=token.step, at=token.at, status=_STEP_FAILED, outcome="error", version=version, ordinal=0,
+                chosen=NOTHING_CHOSEN, output=None, error=error, closing=_TURNS_BACK, node=token.node,
             )
         ],
         [
@@ -131,7 +140,19 @@ def plan(program: Program, instance: Instance, signal: HistoryRead, facts: Facts
             continue
         place, ordinal, raw = program.places[done.node.undo], len(undos), what_was_done(step)
         detail = detail_of(ordinal, step.id, step.at, is_evidence=False)
-        row = compensation_row(instance, place, step.path, step.hop, 0, version, ordinal, now, raw, detail, fence)
+        row = compensation_row(
+            instance=instance,
+            place=place,
+            path=step.path,
+            hop=step.hop,
+            run=0,
+            version=version,
+            ordinal=ordinal,
+            now=now,
+            raw=raw,
+            detail=detail,
+            fence=fence,
+        )
         opened.append(row)
         undos.append(Undo(place.id, step.path, step.hop, row.id, now, step.id, step.at, fence))
         inputs.append(raw)
@@ -152,8 +173,8 @@ def plan(program: Program, instance: Instance, signal: HistoryRead, facts: Facts
         ],
         [
             Dispatch(
-                first.path, first.step, now, place.queue, place.id, fence + 1, 0, 1, left.input, place.node.priority,
-                place.node.timeout,
+                path=first.path, step=first.step, at=now, queue=place.queue, node=place.id, fence=fence + 1, held=0,
+                calls=1, input=left.input, priority=place.node.priority, timeout=place.node.timeout,
             )
         ],
         NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, False, NONE, None, NONE, "plan", (), (),
@@ -185,9 +206,16 @@ def _planned(state: State, rollback: Rollback, first: Undo, left: Undos) -> Stat
     token = Token(first.hop, first.node, first.step, first.at, first.fence + 1, WORKING, 1)
     planned = Rollback(rollback.target, rollback.reason, rollback.by, b"", rollback.to_root, left, rollback.broken)
     return State(
-        {first.path: token}, state.scopes, state.chain, state.early, state.parked, state.stopping, state.expires,
-        planned, state.ghosts,
-    )  # fmt: skip
+        tokens={first.path: token},
+        scopes=state.scopes,
+        chain=state.chain,
+        early=state.early,
+        parked=state.parked,
+        stopping=state.stopping,
+        expires=state.expires,
+        rollback=planned,
+        ghosts=state.ghosts,
+    )
 
 
 def take_back(program: Program, instance: Instance, signal: WorkDone, facts: Facts) -> Decision | None:
@@ -231,13 +259,18 @@ def _go_on(
     place = program.places[undo.node]
     version, fence, node = instance.version + 1, held + 1, place.node
     after = State(
-        {path: Token(undo.hop, undo.node, undo.step, undo.at, fence, WORKING, 1, undo.run)}, state.scopes, state.chain,
-        state.early, state.parked, state.stopping, state.expires,
-        Rollback(
+        tokens={path: Token(undo.hop, undo.node, undo.step, undo.at, fence, WORKING, 1, undo.run)},
+        scopes=state.scopes,
+        chain=state.chain,
+        early=state.early,
+        parked=state.parked,
+        stopping=state.stopping,
+        expires=state.expires,
+        rollback=Rollback(
             rollback.target, rollback.reason, rollback.by, rollback.first, rollback.to_root, rest, rollback.broken
         ),
-        state.ghosts,
-    )  # fmt: skip
+        ghosts=state.ghosts,
+    )
     return _decision(
         _later(instance, version, instance.status, instance.reason, after, now),
         _close(token, version, signal.raw),
@@ -247,7 +280,17 @@ def _go_on(
         ],
         [
             Dispatch(
-                path, undo.step, undo.at, place.queue, place.id, fence, held, 1, rest.input, node.priority, node.timeout
+                path=path,
+                step=undo.step,
+                at=undo.at,
+                queue=place.queue,
+                node=place.id,
+                fence=fence,
+                held=held,
+                calls=1,
+                input=rest.input,
+                priority=node.priority,
+                timeout=node.timeout,
             )
         ],
         NONE,

@@ -3,6 +3,9 @@
 Most decisions are one of these three, and here they are made without the machinery for the rest. Each function returns
 exactly the decision of the general path (a property test compares them), and None in any unusual case, so that the
 general path decides.
+
+Rows of more than twelve fields are built from positions: with keywords a `Decision` takes 0.85 µs instead of 0.09, two
+per cent of a step.
 """
 
 from __future__ import annotations
@@ -32,13 +35,43 @@ def begin(program: Program, instance: Instance, signal: Started, facts: Facts) -
     key = receipt_key(id, place.id_bytes, _FIRST, 0, FORWARD, 0)
     step = step_id(now, key, id[15])
     value = msgspec.Raw(raw) if place.keeps_value else msgspec.UNSET
-    state = State({ROOT: Token(0, place.id, step, now, 1, WORKING, 1, 0, None, (), value)})
+    state = State(
+        {
+            ROOT: Token(
+                hop=0,
+                node=place.id,
+                step=step,
+                at=now,
+                fence=1,
+                phase=WORKING,
+                calls=1,
+                run=0,
+                last=None,
+                waits=(),
+                value=value,
+            )
+        }
+    )
     return _decision(
         _after(instance, 1, RUNNING, state, instance.data, now),
         Opened(step, place.id, place.behaviour, ROOT, 0, _FIRST, key, 0, 1, 1, "started", STEP_RUNNING, raw, 1, 1),
         [],
         [Event(1, 0, "instance_started", None, None, actor), Event(1, 2, "step_started", place.id, _FIRST, actor)],
-        [Dispatch(ROOT, step, now, place.queue, place.id, 1, 0, 1, raw, node.priority, node.timeout)],
+        [
+            Dispatch(
+                path=ROOT,
+                step=step,
+                at=now,
+                queue=place.queue,
+                node=place.id,
+                fence=1,
+                held=0,
+                calls=1,
+                input=raw,
+                priority=node.priority,
+                timeout=node.timeout,
+            )
+        ],
         NONE,
         "begin",
     )
@@ -80,9 +113,29 @@ def _advance(
     step = step_id(now, key, id[15])
     value = msgspec.Raw(raw) if place.keeps_value else msgspec.UNSET
     tokens = state.tokens.copy()
-    tokens[path] = Token(hop, place.id, step, now, fence, WORKING, 1, 0, left.id, (), value)
+    tokens[path] = Token(
+        hop=hop,
+        node=place.id,
+        step=step,
+        at=now,
+        fence=fence,
+        phase=WORKING,
+        calls=1,
+        run=0,
+        last=left.id,
+        waits=(),
+        value=value,
+    )
     state = State(
-        tokens, state.scopes, state.chain, state.early, state.parked, state.stopping, state.expires, None, state.ghosts
+        tokens=tokens,
+        scopes=state.scopes,
+        chain=state.chain,
+        early=state.early,
+        parked=state.parked,
+        stopping=state.stopping,
+        expires=state.expires,
+        rollback=None,
+        ghosts=state.ghosts,
     )
     return _decision(
         _after(instance, version, RUNNING, state, data, now),
@@ -94,10 +147,24 @@ def _advance(
             Event(version, 1, "step_completed", left.id, token_id(path, token.hop), actor),
             Event(version, 3, "step_started", place.id, name, actor),
         ],
-        [Dispatch(path, step, now, place.queue, place.id, fence, signal.fence, 1, input, node.priority, node.timeout)],
+        [
+            Dispatch(
+                path=path,
+                step=step,
+                at=now,
+                queue=place.queue,
+                node=place.id,
+                fence=fence,
+                held=signal.fence,
+                calls=1,
+                input=input,
+                priority=node.priority,
+                timeout=node.timeout,
+            )
+        ],
         NONE,
         "advance",
-    )  # fmt: skip
+    )
 
 
 def _end(
@@ -137,7 +204,19 @@ def _end(
 def _close(token: Token, left: Place, version: int, raw: bytes) -> Closed:
     assert left.onward is not None
     chosen = left.onward.chosen
-    return Closed(token.step, token.at, STEP_COMPLETED, "completed", version, 0, chosen, raw, None, None, token.node)
+    return Closed(
+        id=token.step,
+        at=token.at,
+        status=STEP_COMPLETED,
+        outcome="completed",
+        version=version,
+        ordinal=0,
+        chosen=chosen,
+        output=raw,
+        error=None,
+        closing=None,
+        node=token.node,
+    )
 
 
 def _after(before: Instance, version: int, status: InstanceStatus, state: State, data: bytes, now: int) -> Instance:

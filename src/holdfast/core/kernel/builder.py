@@ -332,10 +332,19 @@ class Turn:
     ) -> None:
         self.closed.append(
             Closed(
-                token.step, token.at, status, outcome, self.version, self.seq, chosen, output, error, closing,
-                token.node,
+                id=token.step,
+                at=token.at,
+                status=status,
+                outcome=outcome,
+                version=self.version,
+                ordinal=self.seq,
+                chosen=chosen,
+                output=output,
+                error=error,
+                closing=closing,
+                node=token.node,
             )
-        )  # fmt: skip
+        )
         self.seq += 1
 
     def release(self, move: Move) -> None:

@@ -107,7 +107,17 @@ def _enter_work(turn: Turn, place: Place, move: Move) -> None:
     step = turn.open(place, move, STEP_RUNNING, input=raw, fence=fence, calls=1, detail=_detail(waits))
     value = msgspec.Raw(move.raw) if place.keeps_value else msgspec.UNSET
     turn.tokens[path] = Token(
-        move.hop, place.id, step.id, turn.now, fence, WORKING, 1, move.run, move.last, waits, value
+        hop=move.hop,
+        node=place.id,
+        step=step.id,
+        at=turn.now,
+        fence=fence,
+        phase=WORKING,
+        calls=1,
+        run=move.run,
+        last=move.last,
+        waits=waits,
+        value=value,
     )
     is_call = place.behaviour is _CALL
     turn.note("step_started", place.id, step.token)
@@ -116,10 +126,20 @@ def _enter_work(turn: Turn, place: Place, move: Move) -> None:
         return
     turn.dispatches.append(
         Dispatch(
-            path, step.id, turn.now, place.queue, place.id, fence, move.held, 1, raw, node.priority, node.timeout,
-            is_call,
+            path=path,
+            step=step.id,
+            at=turn.now,
+            queue=place.queue,
+            node=place.id,
+            fence=fence,
+            held=move.held,
+            calls=1,
+            input=raw,
+            priority=node.priority,
+            timeout=node.timeout,
+            call=is_call,
         )
-    )  # fmt: skip
+    )
 
 
 def _delay_work(turn: Turn, place: Place, move: Move, raw: bytes) -> None:
@@ -134,7 +154,17 @@ def _delay_work(turn: Turn, place: Place, move: Move, raw: bytes) -> None:
     step = turn.open(place, move, StepStatus.PENDING, input=raw, fence=fence, detail=_detail(waits))
     value = msgspec.Raw(move.raw) if place.keeps_value else msgspec.UNSET
     turn.tokens[move.path] = Token(
-        move.hop, place.id, step.id, turn.now, fence, Phase.RETRYING, 0, move.run, move.last, waits, value
+        hop=move.hop,
+        node=place.id,
+        step=step.id,
+        at=turn.now,
+        fence=fence,
+        phase=Phase.RETRYING,
+        calls=0,
+        run=move.run,
+        last=move.last,
+        waits=waits,
+        value=value,
     )
     turn.note("step_delayed", place.id, name, {"due": to_iso(due)})
 
@@ -257,9 +287,18 @@ def _rest(turn: Turn, place: Place, move: Move, waits: tuple[Wait, ...], raw: by
         waits = (*waits, *_deadline(turn, place, move))
     step = turn.open(place, move, status, input=raw, detail=_detail(waits))
     turn.tokens[move.path] = Token(
-        move.hop, place.id, step.id, turn.now, move.held or move.fence, Phase.RESTING, 0, move.run, move.last, waits,
-        msgspec.Raw(move.raw),
-    )  # fmt: skip
+        hop=move.hop,
+        node=place.id,
+        step=step.id,
+        at=turn.now,
+        fence=move.held or move.fence,
+        phase=Phase.RESTING,
+        calls=0,
+        run=move.run,
+        last=move.last,
+        waits=waits,
+        value=msgspec.Raw(move.raw),
+    )
     turn.note("step_waiting", place.id, step.token)
     if turn.early:
         ask(turn, place, step.token, step.id)

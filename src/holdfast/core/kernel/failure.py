@@ -224,9 +224,19 @@ def meet_postponed(turn: Turn, path: str) -> None:
 def _letter(turn: Turn, path: str, token: Token, reason: str) -> Letter:
     place = turn.program.places[token.node]
     return Letter(
-        letter_id(turn.now, token.step), "step", token.step, token.at, path, token_id(path, token.hop), place.id,
-        place.node.kind, value_of(token), turn.error, reason, token.calls,
-    )  # fmt: skip
+        id=letter_id(turn.now, token.step),
+        source="step",
+        step=token.step,
+        at=token.at,
+        path=path,
+        token=token_id(path, token.hop),
+        node=place.id,
+        behaviour=place.node.kind,
+        input=value_of(token),
+        error=turn.error,
+        reason=reason,
+        calls=token.calls,
+    )
 
 
 def end_instance(turn: Turn, status: InstanceStatus, reason: str | None) -> None:

@@ -72,10 +72,20 @@ def tell_hook(turn: Turn, entry: Entry, hook: Hook) -> None:
         turn,
         entry,
         Fact(
-            hook_id(turn, entry.token, entry.run, hook), HOOK, entry.step, entry.state, entry.event, body,
-            entry.needs_ack or hook.holds, hook.code, hook.type, hook.ack, starts, ends,
+            id=hook_id(turn, entry.token, entry.run, hook),
+            kind=HOOK,
+            step=entry.step,
+            state=entry.state,
+            event=entry.event,
+            body=body,
+            needs_ack=entry.needs_ack or hook.holds,
+            code=hook.code,
+            type=hook.type,
+            mode=hook.ack,
+            starts=starts,
+            ends=ends,
         ),
-    )  # fmt: skip
+    )
 
 
 def tell_complete(turn: Turn, entry: Entry, complete: Completion | None, verdict: str) -> None:

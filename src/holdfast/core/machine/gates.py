@@ -114,9 +114,18 @@ def _waiting(turn: Turn, gate: bytes) -> tuple[str, Token, Wait]:
 def _go_on(turn: Turn, path: str, token: Token, place: Place, memory: _Memory, left: list[Wait]) -> tuple[Wait, ...]:
     """Release what comes behind the finished phase; the waits of its gates."""
     entry = Entry(
-        path, token.hop, token.run, token.step, place.id, memory.from_, memory.via, memory.by,
-        value_of(token) or NULL, memory.at, memory.needs_ack,
-    )  # fmt: skip
+        path=path,
+        hop=token.hop,
+        run=token.run,
+        step=token.step,
+        state=place.id,
+        came_from=memory.from_,
+        event=memory.via,
+        actor=memory.by,
+        payload=value_of(token) or NULL,
+        occurred_at=memory.at,
+        needs_ack=memory.needs_ack,
+    )
     rule = rule_of(place, memory.via)
     if any(wait.kind == FAILED for wait in left):
         tell_complete(turn, entry, completion(rule, memory.order), FAILURE)

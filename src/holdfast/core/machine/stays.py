@@ -20,9 +20,18 @@ STALE: Final = "stale"  # the timer of a timeout that is told as a notice
 
 def entry_of(turn: Turn, place: Place, move: Move, arrival: Arrival, step: bytes = b"") -> Entry:
     return Entry(
-        move.path, move.hop, move.run, step, place.id, arrival.came_from, arrival.event, turn.actor, move.raw or NULL,
-        arrival.occurred_at, arrival.needs_ack,
-    )  # fmt: skip
+        path=move.path,
+        hop=move.hop,
+        run=move.run,
+        step=step,
+        state=place.id,
+        came_from=arrival.came_from,
+        event=arrival.event,
+        actor=turn.actor,
+        payload=move.raw or NULL,
+        occurred_at=arrival.occurred_at,
+        needs_ack=arrival.needs_ack,
+    )
 
 
 def stay_waits(turn: Turn, place: Place, move: Move) -> tuple[Wait, ...]:

@@ -100,7 +100,17 @@ class Rebuild:
         phase, waits = self._phase(row, place, detail.waits)
         value = msgspec.Raw(move.raw)
         self.tokens[row.path] = Token(
-            row.hop, row.node, row.id, row.created_at, row.fence, phase, row.calls, row.run, move.last, waits, value
+            hop=row.hop,
+            node=row.node,
+            step=row.id,
+            at=row.created_at,
+            fence=row.fence,
+            phase=phase,
+            calls=row.calls,
+            run=row.run,
+            last=move.last,
+            waits=waits,
+            value=value,
         )
 
     def _arriving(self, row: StepRow, detail: _Detail) -> Move:
@@ -286,14 +296,35 @@ class Rebuild:
         tokens = {path: self._as_kept(token) for path, token in self.tokens.items()}
         tokens |= self.undoing.tokens()
         state = State(
-            tokens, self.scopes, self.chain, self.early, self.parked, self.stopping, self.expires,
-            self.undoing.state(), self.ghosts,
-        )  # fmt: skip
+            tokens=tokens,
+            scopes=self.scopes,
+            chain=self.chain,
+            early=self.early,
+            parked=self.parked,
+            stopping=self.stopping,
+            expires=self.expires,
+            rollback=self.undoing.state(),
+            ghosts=self.ghosts,
+        )
         return Instance(
-            lent.id, lent.org, lent.definition, lent.flow, lent.flow_version, self.version, self.status, state,
-            self.context, self.reason, self.entity_version, lent.parent, lent.parent_token, lent.trace,
-            starter=lent.starter, partition=lent.partition, correlation=lent.correlation,
-        )  # fmt: skip
+            id=lent.id,
+            org=lent.org,
+            definition=lent.definition,
+            flow=lent.flow,
+            flow_version=lent.flow_version,
+            version=self.version,
+            status=self.status,
+            state=state,
+            data=self.context,
+            reason=self.reason,
+            entity_version=self.entity_version,
+            parent=lent.parent,
+            parent_token=lent.parent_token,
+            trace=lent.trace,
+            starter=lent.starter,
+            partition=lent.partition,
+            correlation=lent.correlation,
+        )
 
     def _as_kept(self, token: Token) -> Token:
         """Drop a value that the step row has, as a live snapshot does."""

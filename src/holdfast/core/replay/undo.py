@@ -56,7 +56,16 @@ class Undoing:
         phase, waits = phase_of_work(row, ())
         return {
             row.path: Token(
-                row.hop, row.node, row.id, row.created_at, row.fence, phase, row.calls, row.run, None, waits
+                hop=row.hop,
+                node=row.node,
+                step=row.id,
+                at=row.created_at,
+                fence=row.fence,
+                phase=phase,
+                calls=row.calls,
+                run=row.run,
+                last=None,
+                waits=waits,
             )
         }
 

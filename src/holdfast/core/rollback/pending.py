@@ -48,7 +48,18 @@ def detail_of(ordinal: int, of: bytes, of_at: int, *, is_evidence: bool) -> byte
 def undo_of(node: str, path: str, hop: int, step: bytes, at: int, fence: int, run: int, detail: bytes) -> Undo:
     """Read an `Undo` from the row of a compensation; `fence` is the highest of its path so far."""
     told = _detail(detail)
-    return Undo(node, path, hop, step, at, bytes.fromhex(told.undoes), told.undoes_at, fence, run, told.evidence)
+    return Undo(
+        node=node,
+        path=path,
+        hop=hop,
+        step=step,
+        at=at,
+        of=bytes.fromhex(told.undoes),
+        of_at=told.undoes_at,
+        fence=fence,
+        run=run,
+        is_evidence=told.evidence,
+    )
 
 
 class Undos:

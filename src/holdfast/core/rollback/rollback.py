@@ -115,10 +115,18 @@ def history_read(turn: Turn, signal: HistoryRead) -> None:
             raw = what_was_done(step)
             undos.append(
                 open_compensation(
-                    turn, places[undo], step.path, step.hop, step.id, step.at, fences[step.path], len(undos), raw,
+                    turn=turn,
+                    place=places[undo],
+                    path=step.path,
+                    hop=step.hop,
+                    of=step.id,
+                    of_at=step.at,
+                    fence=fences[step.path],
+                    ordinal=len(undos),
+                    raw=raw,
                     is_evidence=is_evidence,
                 )
-            )  # fmt: skip
+            )
             inputs.append(raw)
         elif not is_evidence:
             moved.append(Moved(step.id, step.at, StepStatus.ROLLED_BACK))
@@ -163,10 +171,33 @@ def open_compensation(
 ) -> Undo:
     """Open the row of a compensation that is still to run; its receipt makes it the only one of its kind."""
     detail = detail_of(ordinal, of, of_at, is_evidence=is_evidence)
-    row = compensation_row(turn.instance, place, path, hop, run, turn.version, turn.seq, turn.now, raw, detail, fence)
+    row = compensation_row(
+        instance=turn.instance,
+        place=place,
+        path=path,
+        hop=hop,
+        run=run,
+        version=turn.version,
+        ordinal=turn.seq,
+        now=turn.now,
+        raw=raw,
+        detail=detail,
+        fence=fence,
+    )
     turn.opened.append(row)
     turn.seq += 1
-    return Undo(place.id, path, hop, row.id, turn.now, of, of_at, fence, run, is_evidence)
+    return Undo(
+        node=place.id,
+        path=path,
+        hop=hop,
+        step=row.id,
+        at=turn.now,
+        of=of,
+        of_at=of_at,
+        fence=fence,
+        run=run,
+        is_evidence=is_evidence,
+    )
 
 
 def compensation_row(
@@ -186,9 +217,24 @@ def compensation_row(
     id, token = instance.id, token_id(path, hop)
     key = receipt_key(id, place.id_bytes, token, instance.entity_version, COMPENSATE, run)
     return Opened(
-        step_id(now, key, id[15]), place.id, place.behaviour, path, hop, token, key, run, version, ordinal,
-        "rollback", _PENDING, raw, fence, 0, detail, COMPENSATE,
-    )  # fmt: skip
+        id=step_id(now, key, id[15]),
+        node=place.id,
+        behaviour=place.behaviour,
+        path=path,
+        hop=hop,
+        token=token,
+        key=key,
+        run=run,
+        version=version,
+        ordinal=ordinal,
+        cause="rollback",
+        status=_PENDING,
+        input=raw,
+        fence=fence,
+        calls=0,
+        detail=detail,
+        kind=COMPENSATE,
+    )
 
 
 # --- run ----------------------------------------------------------------------------------------------------------
@@ -215,10 +261,19 @@ def run_next(turn: Turn, *, left: str = "", held: int = 0) -> None:
         turn.retried = [*turn.retried, Retried(undo.step, undo.at, 1, fence, None)]
     turn.dispatches.append(
         Dispatch(
-            undo.path, undo.step, undo.at, place.queue, place.id, fence, held, 1, rollback.plan.input,
-            place.node.priority, place.node.timeout,
+            path=undo.path,
+            step=undo.step,
+            at=undo.at,
+            queue=place.queue,
+            node=place.id,
+            fence=fence,
+            held=held,
+            calls=1,
+            input=rollback.plan.input,
+            priority=place.node.priority,
+            timeout=place.node.timeout,
         )
-    )  # fmt: skip
+    )
 
 
 def _begin_at_once(turn: Turn, undo: Undo, fence: int) -> bool:
@@ -246,10 +301,20 @@ def not_undone(
     turn.letters = (
         *turn.letters,
         Letter(
-            id, COMPENSATION, token.step, token.at, path, token_id(path, token.hop), place.id, place.behaviour, raw,
-            error, OUT_OF_CALLS, calls,
+            id=id,
+            source=COMPENSATION,
+            step=token.step,
+            at=token.at,
+            path=path,
+            token=token_id(path, token.hop),
+            node=place.id,
+            behaviour=place.behaviour,
+            input=raw,
+            error=error,
+            reason=OUT_OF_CALLS,
+            calls=calls,
         ),
-    )  # fmt: skip
+    )
     if turn.rollback is not None:
         turn.rollback = msgspec.structs.replace(turn.rollback, broken=True)
     detail = {**about(failure, calls), "letter": id.hex()}

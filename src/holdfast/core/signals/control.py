@@ -107,7 +107,19 @@ def _wait_on(turn: Turn) -> None:
 def _set_out_again(turn: Turn, path: str, token: Token, run: int) -> None:
     del turn.tokens[path]
     raw = value_of(token) or NULL
-    turn.moves.append(Move(path, token.hop, token.node, raw, 0, token.last, "resumed", run, token.fence))
+    turn.moves.append(
+        Move(
+            path=path,
+            hop=token.hop,
+            node=token.node,
+            raw=raw,
+            held=0,
+            last=token.last,
+            cause="resumed",
+            run=run,
+            fence=token.fence,
+        )
+    )
 
 
 def _refuse_while_stopping(turn: Turn) -> None:

@@ -58,7 +58,19 @@ def _set_out_again(turn: Turn, part: Requeue, path: str, token: Token) -> None:
     turn.note("step_requeued", token.node, token_id(path, token.hop), detail)
     turn.superseded = [*turn.superseded, (token.step, token.at)]
     del turn.tokens[path]
-    turn.moves.append(Move(path, token.hop, token.node, raw, 0, token.last, "requeued", run, token.fence))
+    turn.moves.append(
+        Move(
+            path=path,
+            hop=token.hop,
+            node=token.node,
+            raw=raw,
+            held=0,
+            last=token.last,
+            cause="requeued",
+            run=run,
+            fence=token.fence,
+        )
+    )
 
 
 def _compensate_again(turn: Turn, undos: Sequence[tuple[Requeue, Undo]]) -> None:
@@ -80,10 +92,19 @@ def _compensate_again(turn: Turn, undos: Sequence[tuple[Requeue, Undo]]) -> None
         turn.note("compensation_requeued", undo.node, token_id(undo.path, undo.hop), detail)
         plan.append(
             open_compensation(
-                turn, places[undo.node], undo.path, undo.hop, undo.of, undo.of_at, undo.fence, len(plan),
-                part.raw or NULL, run=undo.run + 1, is_evidence=undo.is_evidence,
+                turn=turn,
+                place=places[undo.node],
+                path=undo.path,
+                hop=undo.hop,
+                of=undo.of,
+                of_at=undo.of_at,
+                fence=undo.fence,
+                ordinal=len(plan),
+                raw=part.raw or NULL,
+                run=undo.run + 1,
+                is_evidence=undo.is_evidence,
             )
-        )  # fmt: skip
+        )
     inputs = worth_keeping([part.raw or NULL for part, _ in undos])
     turn.rollback = Rollback(turn.status, turn.reason, plan=Undos(plan, inputs))
     run_next(turn)

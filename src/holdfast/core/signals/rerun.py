@@ -54,7 +54,19 @@ def rerun(turn: Turn, signal: Rerun) -> None:
     turn.chain = 0
     _end_what_followed(turn, signal)
     fence = signal.fence
-    turn.moves.append(Move(path, signal.hop, signal.node, signal.raw, 0, signal.last, RERUN, signal.run, fence))
+    turn.moves.append(
+        Move(
+            path=path,
+            hop=signal.hop,
+            node=signal.node,
+            raw=signal.raw,
+            held=0,
+            last=signal.last,
+            cause=RERUN,
+            run=signal.run,
+            fence=fence,
+        )
+    )
 
 
 def _check_moment(turn: Turn) -> None:

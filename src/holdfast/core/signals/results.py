@@ -138,7 +138,17 @@ def _retry(turn: Turn, signal: WorkFailed, token: Token, place: Place) -> None:
     event = "compensation_retried" if is_compensation else "step_retried"
     turn.note(event, place.id, name, {"calls": calls, "code": failure.code, "message": failure.message})
     if not pause and signal.input is not None and turn.status is not SUSPENDED:
-        dispatch_again(turn, path, token, place, calls + 1, signal.fence, signal.fence, signal.input, error)
+        dispatch_again(
+            turn=turn,
+            path=path,
+            token=token,
+            place=place,
+            calls=calls + 1,
+            fence=signal.fence,
+            held=signal.fence,
+            input=signal.input,
+            error=error,
+        )
         return
     purpose = "undo" if is_compensation else "retry"  # the step and its compensation share their token
     wait = turn.timer(path, wait_id(name, token.run, f"{purpose}:{calls}"), "retry", turn.now + pause)
@@ -177,10 +187,20 @@ def dispatch_again(
     node, is_call = place.node, place.behaviour is Behaviour.CALL
     turn.dispatches.append(
         Dispatch(
-            path, token.step, token.at, place.queue, place.id, fence + 1, held, calls, input, node.priority,
-            node.timeout, is_call,
+            path=path,
+            step=token.step,
+            at=token.at,
+            queue=place.queue,
+            node=place.id,
+            fence=fence + 1,
+            held=held,
+            calls=calls,
+            input=input,
+            priority=node.priority,
+            timeout=node.timeout,
+            call=is_call,
         )
-    )  # fmt: skip
+    )
     turn.tokens[path] = msgspec.structs.replace(
         token, phase=Phase.WORKING, calls=calls, fence=fence + 1, waits=_but_retry(token)
     )

@@ -1,4 +1,4 @@
-"""What a person writes, as plain values: nothing here knows the kernel."""
+"""The saga door: flows written in Python, as plain values. Nothing here knows the kernel."""
 
 from holdfast.doors.saga.builder import Branch
 from holdfast.doors.saga.flow import Flow

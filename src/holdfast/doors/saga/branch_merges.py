@@ -1,8 +1,8 @@
-"""Where the ways of a condition meet again.
+"""Merges of the branches of a condition.
 
 `rejoin()` closes the innermost condition of its own path that is still open, like a bracket: what ran since the
-condition and what ran otherwise both go on from there. One that finds no open condition speaks for the branch it ends:
-this `otherwise` comes back to the path of its condition.
+condition and what ran otherwise both continue from there. One that finds no open condition speaks for the branch it
+ends: this `otherwise` comes back to the path of its condition.
 
 So a false condition leads, after its `otherwise`,
 - to the marker that closes the condition, if there is one;
@@ -38,5 +38,5 @@ def match_rejoins(items: Items) -> Rejoins:
 
 
 def comes_back(otherwise: Items | None) -> bool:
-    """Whether the branch itself says that it returns to its condition's path."""
+    """Check whether the branch ends with a marker that returns to its condition's path."""
     return bool(otherwise) and bool(match_rejoins(otherwise).loose)

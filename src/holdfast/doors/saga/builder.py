@@ -115,8 +115,8 @@ class Path:
         output: Mapping[str, str] | None = None,
         metadata: Metadata | None = None,
     ) -> Self:
-        """Run a function inside the engine's transaction: `async def f(ctx, data)`, with `ctx.conn`. What it writes and
-        that the step is done are one commit."""
+        """Run a function inside the engine's transaction: `async def f(ctx, data)`, with `ctx.conn`. Its writes
+        and the end of the step are one commit."""
         call = model.Call(
             name=name, handler=_name_of(handler), **_retry_fields(retry), timeout=timeout, deadline=deadline,
             input=_mapping(input), output=_mapping(output), metadata=_own(metadata), undo=_compensation(undo),
@@ -142,8 +142,8 @@ class Path:
         deadline: float | None = None,
         metadata: Metadata | None = None,
     ) -> Self:
-        """Send what arrived, or what `input` makes of it, to a URL. The flow goes on at once, or with `awaits` when it
-        is delivered, with the answer."""
+        """Send what arrived, or what `input` makes of it, to a URL. The flow continues at once, or with `awaits` when
+        it is delivered, with the answer."""
         return self._with(
             model.Webhook(
                 name=name, url=url, type=type, secret=secret, signed=signed, envelope=envelope,
@@ -173,7 +173,7 @@ class Path:
         deadline: float | None = None,
         metadata: Metadata | None = None,
     ) -> Self:
-        """Send a mail. What is not said here comes with what arrived, or with what `input` makes of it."""
+        """Send a mail. Fields left out here come with the data, or from the mapping `input`."""
         return self._with(
             model.Mail(
                 name=name, to=_addresses(to), subject=subject, text=text, html=html, cc=_addresses(cc),
@@ -195,7 +195,7 @@ class Path:
         priority: int = 50,
         metadata: Metadata | None = None,
     ) -> Self:
-        """Open a task and wait until a person decides it. What they confirm goes on; what they reject ends the flow."""
+        """Open a task and wait until a person decides it. A confirmation continues the flow; a rejection ends it."""
         asked = None if form is None else _own(form)
         return self._with(
             model.Human(
@@ -257,7 +257,7 @@ class Path:
         deadline: float | None = None,
         metadata: Metadata | None = None,
     ) -> Self:
-        """Start another flow, the newest version unless said otherwise, and go on with its result."""
+        """Start another flow, by default its newest version, and continue with its result."""
         return self._with(
             model.SubFlow(
                 name=name, flow=flow, version=version, undo=_compensation(undo), input=_mapping(input),
@@ -267,14 +267,14 @@ class Path:
 
     @verb
     def save_point(self, name: str, *, metadata: Metadata | None = None) -> Self:
-        """A failure behind this point undoes what came after it, and nothing before."""
+        """Set a save point: a later failure undoes the steps after it, and none before."""
         return self._with(model.SavePoint(name=name, metadata=_own(metadata)))
 
     @verb
     def condition(
         self, name: str, expression: str, otherwise: Branch | None = None, *, metadata: Metadata | None = None
     ) -> Self:
-        """True: what follows. False: `otherwise`, and without one this way is over."""
+        """Branch on an expression. True: the next items. False: `otherwise`, or the end of this branch without one."""
         asked = model.Condition(name=name, expression=expression, metadata=_own(metadata))
         if otherwise is None:
             return self._with(asked)
@@ -324,7 +324,7 @@ class Path:
         return self
 
     def _undone(self, name: str, undo: Any) -> Self:
-        """Remember the handler of a compensation; refuse what cannot be one."""
+        """Remember the handler of a compensation; refuse other values."""
         if not isinstance(undo, Undo):
             if undo is None or isinstance(undo, str) or callable(undo):
                 return self._knowing(undo)
@@ -366,7 +366,7 @@ class Branch(Path):
 
 
 def _sorted_out(name: str, given: list[tuple[Any, Branch | None]]) -> tuple[tuple[Branch, ...], tuple[Problem, ...]]:
-    """The branches among what was given, and a complaint for everything that is none."""
+    """Split the arguments into branches and complaints about all others."""
     branches = [(what, what if isinstance(what, Branch) else made) for what, made in given]
     complaints = [
         problem("BRANCH_INVALID", f"Branch {number} of {name!r} is {_wrong_branch(what)}.", f"steps.{name}")
@@ -398,8 +398,8 @@ def _name_of(handler: Any) -> Any:
 def _retry_fields(retry: Any, own: Retry = STEP_RETRY) -> dict[str, Any]:
     """The fields of an item that a Retry sets; `retries` is the word of stored definitions.
 
-    What the Retry leaves open is the item's `own`. The fields are given even without a Retry: stored sources name the
-    seconds even where they are the default. Only the attempts are left to the flow, or to the outbox, then."""
+    A field the Retry leaves open keeps the item's `own`. The fields are given even without a Retry: stored sources name
+    the seconds even where they are the default. Only the attempts are left to the flow, or to the outbox, then."""
     is_given = isinstance(retry, Retry)
     said = retry if is_given else Retry()
     return {
@@ -450,5 +450,5 @@ def _addresses(given: Any) -> Any:
 
 
 def _tuple(roles: Any) -> Any:
-    """One role may be given as it is; what cannot be read as several is left for build to refuse."""
+    """Turn roles into a tuple: one role may be a string; `build` refuses other types."""
     return (roles,) if isinstance(roles, str) else tuple(roles) if isinstance(roles, Iterable) else roles  # pyright: ignore

@@ -1,4 +1,4 @@
-"""Expressions as they stand in a written saga, checked while the place is still the author's own: step and option."""
+"""Expressions of a saga, checked while their place is still the author's own: step and option."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From a written saga to the graph.
+"""Lowering of a saga to the graph.
 
-A path is laid out item by item. What hangs loose behind the last item laid are *ways*: edges whose target is not known
+A path is laid out item by item. Loose ends behind the last item are *ways*: edges whose target is not known
 yet. The next item ties them; a condition leaves two; a way that is over waits for the end of its branch, which is the
 join of its fork, or the flow's end. So every item is looked at once, and nothing is searched for.
 """
@@ -167,14 +167,14 @@ class _Layout:
         return [_Way(meeting.name)]
 
     def last_steps(self, branch: list[_Way]) -> list[str]:
-        """What a join waits for: the last step of a branch, or the conditions that decide which one it will be."""
+        """The nodes a join waits for: the last step of a branch, or the conditions that select it."""
         conditions = {condition for way in branch for condition in way.decided_by}
         if not conditions:
             return list(dict.fromkeys(way.source for way in branch))
         return [f"{VIRTUAL}{condition}" for condition in sorted(conditions, key=self.conditions.__getitem__)]
 
     def end(self, ends: list[list[_Way]]) -> None:
-        """Branches that no join brings together end each for itself, in an end that stands inside the fork."""
+        """End the branches that no join brings together in an end node inside the fork."""
         loose = [way for branch in ends for way in branch]
         if loose:
             self.tie(loose, self.add(Node(id=self.fresh("end"), kind="end")))

@@ -25,7 +25,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", omit_de
 
 
 class Called(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Whatever has a handler: a step, or the compensation that takes it back."""
+    """An item with a handler: a step or a compensation."""
 
     handler: str
     retries: int | None = None  # all calls, the first included; below 1 means 1; None: what the flow says
@@ -95,7 +95,7 @@ class Webhook(Sent, frozen=True, kw_only=True, tag="webhook", omit_defaults=True
 
 
 class Mail(Sent, frozen=True, kw_only=True, tag="mail", omit_defaults=True):
-    """What is None comes with the data."""
+    """A mail. Fields that are None come with the data."""
 
     to: str | list[str] | None = None
     subject: str | None = None
@@ -108,7 +108,7 @@ class Mail(Sent, frozen=True, kw_only=True, tag="mail", omit_defaults=True):
 
 
 class Human(Named, frozen=True, kw_only=True, tag="human", omit_defaults=True):
-    """A person decides before the flow goes on."""
+    """A task that a person decides before the flow continues."""
 
     form: dict[str, Any] | None = None
     roles: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class Human(Named, frozen=True, kw_only=True, tag="human", omit_defaults=True):
 
 
 class WaitEvent(Named, frozen=True, kw_only=True, tag="wait_event", omit_defaults=True):
-    """Waits for an event of this instance, or, with a key, for one addressed by that key."""
+    """A wait for an event of this instance, or, with a key, for one addressed by that key."""
 
     event: str
     key: str | None = None  # an expression
@@ -128,7 +128,7 @@ class WaitEvent(Named, frozen=True, kw_only=True, tag="wait_event", omit_default
 
 
 class Sleep(Named, frozen=True, kw_only=True, tag="sleep", omit_defaults=True):
-    """Waits for a moment, said in one of four ways."""
+    """A wait until a moment, given in one of four ways."""
 
     seconds: float | None = None
     after: str | None = None  # an expression that gives seconds
@@ -138,7 +138,7 @@ class Sleep(Named, frozen=True, kw_only=True, tag="sleep", omit_defaults=True):
 
 
 class SubFlow(Named, frozen=True, kw_only=True, tag="sub_flow", omit_defaults=True):
-    """Starts another flow and waits for its end."""
+    """The start of another flow, and the wait for its end."""
 
     flow: str
     version: int | None = None  # None: the newest when it starts
@@ -152,14 +152,14 @@ class SavePoint(Named, frozen=True, kw_only=True, tag="save_point", omit_default
 
 
 class Condition(Named, frozen=True, kw_only=True, tag="condition", omit_defaults=True):
-    """True: what follows. False: the items of `otherwise`."""
+    """A branch on an expression. True: the next items. False: the items of `otherwise`."""
 
     expression: str
     otherwise: tuple[Item, ...] | None = None
 
 
 class Rejoin(msgspec.Struct, frozen=True, kw_only=True, tag_field="item", tag="rejoin"):
-    """Where the ways of a condition meet again; see rejoins.py."""
+    """The merge of the branches of a condition; see branch_merges.py."""
 
 
 class Fork(Named, frozen=True, kw_only=True, tag="fork", omit_defaults=True):
@@ -185,7 +185,7 @@ UNDOABLE = (Step, Call, Human, WaitEvent, SubFlow)
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Flow.build` answers and `engine.publish` takes."""
+    """A built flow: returned by `Flow.build`, accepted by `engine.publish`."""
 
     name: str
     version: int
@@ -226,7 +226,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inner_paths(item: Item) -> tuple[Items, ...]:
-    """The paths that stand inside an item, in the order they were written."""
+    """The paths inside an item, in the order they were written."""
     if isinstance(item, Fork | Parallel):
         return item.branches
     return (item.otherwise,) if isinstance(item, Condition) and item.otherwise is not None else ()

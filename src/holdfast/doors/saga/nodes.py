@@ -28,7 +28,7 @@ _PASSES: Final[dict[type, str]] = {Condition: "condition", SavePoint: "save_poin
 
 
 def node_of(item: NamedItem, calls: int) -> Node:
-    """`calls` is the number of calls for a step that says nothing."""
+    """Make the node of an item. `calls` is the default number of attempts."""
     match item:
         case Step():
             return _task(item, calls)
@@ -138,7 +138,8 @@ def _again(item: Called | Call | Sent, calls: int) -> Retry:
 
 
 def _retry(step: Called | Call, calls: int) -> Retry | None:
-    """What may not be repeated is made once, whatever the flow says for the others. A call in a transaction may be."""
+    """The retry of a node: one attempt for a step that is not idempotent, despite the flow's default. A call in a
+    transaction may be repeated."""
     is_repeatable = isinstance(step, Call) or step.idempotent
     calls = (calls if step.retries is None else step.retries) if is_repeatable else 1
     return None if calls <= 1 else _again(step, calls)

@@ -1,4 +1,4 @@
-"""The form in which a built definition is kept: numbers as they are stored, JSON as a copy nobody else can reach."""
+"""The form in which a built definition is kept: numbers as they are stored, JSON as a private copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each option of the builder takes: one row per option, a test and the words for what would have been right."""
+"""Options of the builder: one row per option, with a test and a description of valid values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Option = tuple[Callable[[Any], bool], str]
 
 
 def name_complaint(name: Any, *, is_id: bool = False) -> str:
-    """Why this is no name, or nothing."""
+    """Describe the fault of a name; empty if it is valid."""
     if not isinstance(name, str):
         return f"is {type(name).__name__}, not text"
     if not name.strip():

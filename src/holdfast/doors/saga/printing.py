@@ -53,7 +53,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """Calls upon calls: a flow or a branch."""
+    """A chain of calls: a flow or a branch."""
 
     calls: tuple[Group, ...]
 
@@ -121,7 +121,7 @@ def _named(item: Named) -> Iterator[tuple[str, Layout]]:
 
 
 def _retries(item: object) -> dict[str, Any]:
-    """The options of the item's `Retry`: what was said beyond the defaults."""
+    """The options of the item's `Retry` that differ from the defaults."""
     if not isinstance(item, Called | Call | Sent):
         return {}
     defaults = {field.name: field.default for field in msgspec.structs.fields(item)}
@@ -156,7 +156,7 @@ def _branch(items: Items) -> Chain:
 
 
 def _options(item: Named) -> Iterator[tuple[str, Any]]:
-    """What was said beyond the default, in the order of the builder's own arguments; metadata last."""
+    """The options that differ from the defaults, in the order of the builder's own arguments; metadata last."""
     said = {"event", "flow", "mode", "url", *_RETRY} | _NOT_OPTIONS
     for field in msgspec.structs.fields(item):
         value = getattr(item, field.name)
@@ -167,7 +167,7 @@ def _options(item: Named) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: Any) -> Any:
-    """Seconds are kept as floats and written as people write them."""
+    """Print a number: seconds are stored as floats, and printed without a needless fraction."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

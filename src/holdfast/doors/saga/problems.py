@@ -1,4 +1,4 @@
-"""What is wrong with a definition: all of it at once, each with a code, a sentence, a place and a remedy."""
+"""Problems of a definition, all of them at once, each with a code, a sentence, a place and a remedy."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def check_steps(items: Items) -> Found:
 
 
 def _placed(items: Items, depth: int) -> Iterator[_Placed]:
-    """Everything that has a name, with the levels of JSON around it."""
+    """The items with a name, with the levels of JSON around them."""
     for item in items:
         if isinstance(item, Named):
             place, words = f"steps.{item.name}", f"step {item.name!r}"
@@ -152,7 +152,7 @@ def _check_json(placed: _Placed, what: str, value: Any) -> Found:
 
 
 def _has_room(value: Any, depth: int) -> bool:
-    """As deep as it will stand in the stored definition, because depth is limited there."""
+    """Check the depth an item will have in the stored definition, where it is limited."""
     try:
         encode(_nested(value, depth), "")
     except PayloadError as refusal:

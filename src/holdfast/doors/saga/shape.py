@@ -1,4 +1,4 @@
-"""The rules of the shape: what may follow what, and what may stand inside a branch."""
+"""The rules of the shape: the order of items, and the items allowed inside a branch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Found = Iterator[Problem]
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where a path stands."""
+    """The surroundings of a path."""
 
     flow: str
     version: int
@@ -73,7 +73,7 @@ def _check_path(items: Items, place: _Place) -> Found:
 
 
 def certain_sub_flows(items: Items) -> Iterator[SubFlow]:
-    """Those that every run comes to unless it fails, because nothing before them decides otherwise."""
+    """The sub-flows that every run reaches unless it fails: no condition comes before them."""
     for item in items:
         if isinstance(item, SubFlow):
             yield item

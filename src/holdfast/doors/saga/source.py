@@ -1,4 +1,4 @@
-"""Back from what is stored: the definition a published source was written as."""
+"""The stored source of a saga, read back into the definition it was written as."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELDS: Final = frozenset({"name", "version", "items", "dlq", "retries", "timeo
 
 
 def is_written(source: Mapping[str, Any]) -> bool:
-    """Whether the source came from the builder; a graph that was written by hand has nodes instead of items."""
+    """Check whether the source came from the builder; a graph that was written by hand has nodes instead of items."""
     return source.get("kind") == "saga" and "items" in source
 
 

@@ -17,9 +17,9 @@ Metadata = Mapping[str, Any]
 @only_known_options
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a step is attempted, and how long to wait between two attempts: `Retry(attempts=3, delay=1)`.
+    """The number of attempts of a step, and the wait between two of them: `Retry(attempts=3, delay=1)`.
 
-    What it leaves open is the default of the step that takes it: the `attempts` of the flow, or 5 of webhooks and
+    A field left out is the default of the step: the `attempts` of the flow, or 5 of webhooks and
     mails."""
 
     attempts: int | None = None  # all of them, the first included; below 1 means 1

@@ -199,7 +199,7 @@ class Plan:
             self.visited[item.instance] = await read_visited(session, found.id, entry.decisions, inside=True)
 
     async def _look_for_rollback(self, session: Session, item: Item) -> None:
-        """A cancel may be read when the rollback it meets is over: the trail tells whether there was one."""
+        """Look in the trail for a rollback: a cancel may be read when the rollback it meets is over."""
         found = self.locked.instances.get(item.instance)
         is_asked = type(item.signal) is Cancel and found is not None and found.status is InstanceStatus.FAILED
         if is_asked and await was_taken_back(session, item.instance):
@@ -240,22 +240,41 @@ class Plan:
 
     def batch(self) -> Batch:
         return Batch(
-            self.locked.now, self.worker, self._lease, list(self.entries.values()), self.consumed, self.receipts,
-            self.kept, self.children, self.point, self.month, self.unmade, self.fast, self.settled,
-        )  # fmt: skip
+            now=self.locked.now,
+            worker=self.worker,
+            leases=self._lease,
+            entries=list(self.entries.values()),
+            consumed=self.consumed,
+            receipts=self.receipts,
+            kept=self.kept,
+            children=self.children,
+            point=self.point,
+            month=self.month,
+            unmade=self.unmade,
+            fast=self.fast,
+            settled=self.settled,
+        )
 
     def _writes_of(self, date: int) -> list[Query]:
         """The writes of instances with one date. Their rows are locked, so dates in any order cannot deadlock."""
         of, month = self.locked.date_of, self.month if date == self.locked.now else None
         return writes(
             Batch(
-                date, self.worker, self._lease, [e for id, e in self.entries.items() if of(id) == date],
-                [c for c in self.consumed if of(c[0]) == date], [r for r in self.receipts if of(r.instance) == date],
-                [k for k in self.kept if of(k[0]) == date], [c for c in self.children if of(c.parent) == date],
-                self.point, month, [u for u in self.unmade if of(u[0]) == date], self.fast,
-                [c for c in self.settled if of(c.key[0]) == date],
+                now=date,
+                worker=self.worker,
+                leases=self._lease,
+                entries=[e for id, e in self.entries.items() if of(id) == date],
+                consumed=[c for c in self.consumed if of(c[0]) == date],
+                receipts=[r for r in self.receipts if of(r.instance) == date],
+                kept=[k for k in self.kept if of(k[0]) == date],
+                children=[c for c in self.children if of(c.parent) == date],
+                point=self.point,
+                month=month,
+                unmade=[u for u in self.unmade if of(u[0]) == date],
+                fast=self.fast,
+                settled=[c for c in self.settled if of(c.key[0]) == date],
             )
-        )  # fmt: skip
+        )
 
     def _lease(self, dispatch: Dispatch) -> bool:
         if not self.may_lease(dispatch):

@@ -5,21 +5,39 @@ One bad row among 256 costs some sixteen commits, and its neighbours are stored 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
+
+import msgspec
 
 from holdfast.core.model.signals import WorkDone, WorkFailed
 from holdfast.runtime.commit.classify import ENOUGH, kind_of, way_of
 from holdfast.runtime.commit.items import Item
 from holdfast.store.pg.session import Session
 
-if TYPE_CHECKING:
-    from holdfast.runtime.commit.failures import Mishaps
-
 MAX_ALONE: Final = 5  # how often a guard may refuse what stands alone, before it is no race any more
 
 
+class Tried(msgspec.Struct, frozen=True, gc=False):
+    """Outcome of a part of a batch in a transaction of its own."""
+
+    failure: Exception | None
+    claimed: set[bytes]  # instances whose signals were taken out of the queue
+    has_result: bool = False  # what a handler answered was stored
+
+
+class Verdicts(Protocol):
+    """The ends a part can come to: committed alone, returned to the buffer, held back, or blamed."""
+
+    async def try_alone(self, session: Session, items: list[Item]) -> Tried: ...
+    async def judge(self, session: Session, refused: list[tuple[Item, Exception]], *, stored: bool) -> None: ...
+    async def blame(self, session: Session, item: Item, failure: Exception) -> None: ...
+    async def hold(self, items: list[Item], failure: Exception) -> None: ...
+    async def pause(self, failure: Exception) -> None: ...
+    def again(self, items: list[Item]) -> None: ...
+
+
 class Isolation:
-    def __init__(self, mishaps: Mishaps, session: Session) -> None:
+    def __init__(self, mishaps: Verdicts, session: Session) -> None:
         self._mishaps = mishaps
         self._session = session
         self._parts: list[list[Item]] = []  # not tried yet, the next one last

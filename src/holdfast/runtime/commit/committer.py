@@ -10,19 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
 from uuid import uuid4
 
-import msgspec
-
-from holdfast.core.model.decision import Decision, Dispatch
+from holdfast.core.model.decision import Decision
 from holdfast.core.model.signals import Acknowledged, WorkDone, WorkFailed
 from holdfast.core.model.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.logs import logger
-from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.commit.batch import KEEP_SECONDS, Plan, no_consumer
+from holdfast.runtime.commit.batch import Plan, no_consumer
 from holdfast.runtime.commit.clock import DatabaseClock
 from holdfast.runtime.commit.crash_guard import Caution
 from holdfast.runtime.commit.failures import Mishaps
@@ -30,6 +26,8 @@ from holdfast.runtime.commit.follow_ups import plan_known_rollbacks, plan_rollba
 from holdfast.runtime.commit.history_cache import Trails
 from holdfast.runtime.commit.instance_cache import Outcome, Snapshots
 from holdfast.runtime.commit.items import Item
+from holdfast.runtime.commit.options import Counters, Options
+from holdfast.runtime.commit.port import Port
 from holdfast.runtime.hooks.chain import Hooks
 from holdfast.runtime.telemetry.incidents import QUIET, Incidents
 from holdfast.runtime.telemetry.timeouts import Timeouts
@@ -39,7 +37,7 @@ from holdfast.store.pg.connect import pauses
 from holdfast.store.pg.partitions import Months
 from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, Disconnected, Session
 from holdfast.store.pg.transaction import clock_of, pin_impatiently
-from holdfast.store.queue.work import AGING, weight_of_a_point
+from holdfast.store.queue.work import weight_of_a_point
 
 log = logger("holdfast.commit")
 
@@ -50,30 +48,8 @@ BUSY_PATIENCE = 1.0
 RECONNECT_PAUSE = 0.25
 
 
-class Options(msgspec.Struct, frozen=True):
-    """Settings of the committer. The defaults were measured, see docs/benchmarks.md."""
-
-    lanes: int = 2
-    batch: int = 256
-    share: int = 32  # a lane takes at least this many, if there are
-    linger: float = 0.002
-    keep_early: float = KEEP_SECONDS  # how long events wait for their wait
-    aging: float | None = AGING  # points of priority that queued work gains per second; 0 or None: none
-    race_patience: float = 2.0  # seconds a caller tries again to change what others change
-    max_context: int = MAX_CONTEXT_BYTES  # what an instance may keep of what its steps give
-    stale_after: float | None = None  # seconds a machine may rest before that is reported; None: any time
-    fast_paths: bool = True  # off: every decision is made and written the general way, with the same outcome
-
-
-class Counters(msgspec.Struct):
-    commits: int = 0
-    steps: int = 0
-    retried: int = 0
-    rejected: int = 0
-
-
 class Committer:
-    def __init__(self, dsn: str, catalog: Catalog, options: Options, home: str) -> None:
+    def __init__(self, dsn: str, catalog: Catalog, options: Options, home: str, port: Port) -> None:
         self.dsn = dsn
         self.catalog = catalog
         self.options = options
@@ -84,11 +60,7 @@ class Committer:
         self.clock = DatabaseClock()
         self.months = Months()
         self.worker: bytes | None = None
-        self.leases: Callable[[Dispatch], bool] = lambda _: False
-        self.room: Callable[[], int] = lambda: 0  # how many instances with signals a lane may take on
-        self.on_dropped: Callable[[Item], None] = lambda _: None  # a result that will never be committed
-        self.on_commit: Callable[[Plan], None] = lambda _: None
-        self.on_reconnect: Callable[[], None] = lambda: None
+        self.port = port
         self.signals_ready = False
         self.buffer: deque[Item] = deque()
         self.snapshots = Snapshots()
@@ -162,7 +134,7 @@ class Committer:
     async def _lane(self, number: int) -> None:
         options = self.options
         while not self._stopping:
-            room = self.room() - self._claiming if self.signals_ready else 0
+            room = self.port.room() - self._claiming if self.signals_ready else 0
             if not self.buffer and room <= 0:
                 self._wake.clear()
                 await self._wake.wait()
@@ -234,7 +206,7 @@ class Committer:
             for item in items:
                 item.unsure = True
             self._put_back(items)
-            self.on_reconnect()
+            self.port.reconnected()
         finally:
             self._busy -= ids
 
@@ -307,7 +279,7 @@ class Committer:
 
     def _plan(self, locked: Locked) -> Plan:
         options = self.options
-        return Plan(self.catalog, locked, self.worker, self.leases, options.max_context, fast=options.fast_paths)
+        return Plan(self.catalog, locked, self.worker, self.port.leases, options.max_context, fast=options.fast_paths)
 
     async def _write_unlocked(self, session: Session, plan: Plan) -> None:
         begin = [BEGIN, pin_impatiently(session)]
@@ -384,7 +356,7 @@ class Committer:
                     loud.append(decision)
         for item in plan.stale:
             self.counters.rejected += 1
-            self.on_dropped(item)
+            self.port.dropped(item)
         for answer, decision in plan.answers:
             if not answer.done():
                 answer.set_result(_outcome(decision, plan.locked.now))
@@ -394,7 +366,7 @@ class Committer:
         for item, refusal in plan.refused:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
-        self.on_commit(plan)
+        self.port.committed(plan)
         if loud or plan.buried or plan.stale:
             self.incidents.committed(plan, loud)
         if plan.locked.signals:

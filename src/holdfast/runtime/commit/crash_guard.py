@@ -9,24 +9,36 @@ after the next death. A worker that starts after an orderly exit pays nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from holdfast.logs import logger
+from holdfast.runtime.commit.batch import Plan
 from holdfast.runtime.commit.failures import MAX_ATTEMPTS, letter
-from holdfast.store.commit.locks import QueuedSignal, claim_one, lock
+from holdfast.runtime.commit.items import Item
+from holdfast.runtime.telemetry.incidents import Incidents
+from holdfast.store.commit.locks import Locked, QueuedSignal, claim_one, lock
 from holdfast.store.pg.session import COMMIT, Session, rows
 from holdfast.store.pg.statements import SQL
-
-if TYPE_CHECKING:
-    from holdfast.runtime.commit.committer import Committer
 
 log = logger("holdfast.commit")
 
 SIGNALS: Final = 1_000  # about twice what the lanes of a worker hold
 
 
+class Lanes(Protocol):
+    """The committer as its guard sees it: a commit in three parts, with the first signal already locked."""
+
+    worker: bytes | None
+    incidents: Incidents
+    signals_ready: bool
+
+    def hold(self, locked: Locked, ids: set[bytes]) -> None: ...
+    async def write(self, session: Session, locked: Locked, items: list[Item]) -> Plan: ...
+    async def conclude(self, session: Session, items: list[Item], plan: Plan) -> None: ...
+
+
 class Caution:
-    def __init__(self, committer: Committer) -> None:
+    def __init__(self, committer: Lanes) -> None:
         self._committer = committer
         self._begun: set[bytes] = set()  # signals this process began: while it lives, another try proves nothing new
         self.left = 0  # how many signals are still to be taken with care

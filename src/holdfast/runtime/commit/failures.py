@@ -10,7 +10,8 @@ in every instance: no item is blamed, an alarm is raised.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,18 +19,19 @@ from holdfast.core.model.signals import Failure, Started, WorkDone, WorkFailed
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.logs import logger
 from holdfast.runtime.commit.batch import Plan
-from holdfast.runtime.commit.bisect import MAX_ALONE, Isolation
+from holdfast.runtime.commit.bisect import MAX_ALONE, Isolation, Tried
 from holdfast.runtime.commit.classify import Suspicion, kind_of, way_of
+from holdfast.runtime.commit.instance_cache import Snapshots
 from holdfast.runtime.commit.items import Item
+from holdfast.runtime.commit.options import Counters, Options
+from holdfast.runtime.commit.port import Port
+from holdfast.runtime.telemetry.incidents import Incidents
 from holdfast.store.commit.locks import SIGNALS_PER_INSTANCE
 from holdfast.store.pg.reconnecting import REFUSED_HINT
 from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session, rows
 from holdfast.store.pg.statements import SQL, Query
 from holdfast.store.pg.transaction import PIN
 from holdfast.store.pg.wire import read_int
-
-if TYPE_CHECKING:
-    from holdfast.runtime.commit.committer import Committer
 
 log = logger("holdfast.commit")
 
@@ -41,16 +43,26 @@ SYSTEMIC_PAUSE = 1.0
 _EXHAUSTED = "53"  # disk, memory, connections
 
 
-class Tried(msgspec.Struct, frozen=True, gc=False):
-    """Outcome of a part of a batch in a transaction of its own."""
+class Lanes(Protocol):
+    """The committer as its failures see it: the buffer items return to, and a commit in a transaction of its own."""
 
-    failure: Exception | None
-    claimed: set[bytes]  # instances whose signals were taken out of the queue
-    has_result: bool = False  # what a handler answered was stored
+    worker: bytes | None
+    options: Options
+    counters: Counters
+    incidents: Incidents
+    snapshots: Snapshots
+    buffer: deque[Item]
+    port: Port
+
+    async def attempt(
+        self, session: Session, items: list[Item], claim: int, ids: set[bytes], signals: int = SIGNALS_PER_INSTANCE
+    ) -> Plan: ...
+    def release(self, ids: set[bytes]) -> None: ...
+    def wake(self) -> None: ...
 
 
 class Mishaps:
-    def __init__(self, committer: Committer) -> None:
+    def __init__(self, committer: Lanes) -> None:
         self._committer = committer
         self._refused_claims = 0
         self.results = Suspicion()
@@ -153,7 +165,7 @@ class Mishaps:
             if isinstance(signal, WorkDone | WorkFailed) and (item.instance, signal.path, signal.fence) in lost:
                 committer.counters.rejected += 1
                 committer.incidents.came_late(item, committer.snapshots.cache.get(item.instance))
-                committer.on_dropped(item)
+                committer.port.dropped(item)
             else:
                 kept.append(item)
         return kept
@@ -196,7 +208,7 @@ class Mishaps:
                 item.answer.set_exception(error)
             elif item.answer is None and not isinstance(item.signal, Started):
                 log.error("Dropped %s of %s: %s", type(item.signal).__name__, item.instance.hex(), error)
-                self._committer.on_dropped(item)
+                self._committer.port.dropped(item)
 
     # --- signals out of the queue ----------------------------------------------------------------------------------
 
@@ -293,7 +305,7 @@ class Mishaps:
                 told = f"{failure.code}: {failure.message}"
                 self._committer.incidents.steps_buried(item.instance, buried, told)
                 self._committer.counters.rejected += 1
-                self._committer.on_dropped(item)
+                self._committer.port.dropped(item)
                 return
         await asyncio.sleep(SYSTEMIC_PAUSE)  # its step is still leased to us: forgotten, it would stand there for ever
         self.again([item])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from holdfast.core.kernel.scopes import is_of_parent
-from holdfast.core.model.decision import Child, Decision, EarlyEvents, History, LastCall, ParkedTimers
+from holdfast.core.model.decision import Child, Decision, EarlyEvents, Facts, History, LastCall, ParkedTimers
 from holdfast.core.model.ids import token_id
 from holdfast.core.model.program import Program
 from holdfast.core.model.signals import (
@@ -30,15 +31,13 @@ from holdfast.core.model.signals import (
 from holdfast.core.model.state import Instance, Parked
 from holdfast.core.model.status import InstanceStatus
 from holdfast.errors import Conflict, Forbidden, HoldfastError, Refused
+from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.commit.history_cache import Trails
 from holdfast.store.commit.batch import ChildStart
 from holdfast.store.commit.history import read_last_call, read_past
 from holdfast.store.commit.needs import KeptEvent, count_ancestors, mark_taken, take_early_events
 from holdfast.store.commit.rows import Entry
 from holdfast.store.pg.session import Session
-
-if TYPE_CHECKING:
-    from holdfast.runtime.commit.batch import Plan
-    from holdfast.runtime.commit.history_cache import Trails
 
 DEEPEST: Final = 32  # sub-flows inside each other
 _END: Final[dict[type, InstanceStatus]] = {
@@ -47,6 +46,20 @@ _END: Final[dict[type, InstanceStatus]] = {
     ForceFail: InstanceStatus.FAILED,
 }
 _OVERTAKEN: Final = frozenset({"EVENT_NOT_EXPECTED", "INSTANCE_OVER", "INSTANCE_SUSPENDED"})
+
+
+class Plan(Protocol):
+    """The part of a batch that follow-ups read and extend."""
+
+    catalog: Catalog
+    kept: list[tuple[bytes, str, KeptEvent]]
+    children: list[ChildStart]
+    rollbacks: dict[bytes, Entry]
+
+    @property
+    def decide(self) -> Callable[[Program, Instance, Signal, Facts], Decision]: ...
+
+    def facts(self, instance: bytes, actor: Actor = SYSTEM) -> Facts: ...
 
 
 async def follow(plan: Plan, session: Session, program: Program, entry: Entry, decision: Decision) -> None:
@@ -162,9 +175,9 @@ def is_overtaken(signal: Signal, refusal: HoldfastError) -> bool:
 
 
 def is_repeated(signal: Signal, instance: Instance, refusal: HoldfastError, *, taken_back: bool) -> bool:
-    """Recognise a signal that asks for what is so already, or for what a rollback does or has done.
+    """Recognise a signal whose effect is already there, or is that of a rollback.
 
-    The cancel or abort of a sub-flow that has ended meanwhile is no failure either: its parent is told how it ended.
+    The cancel or abort of a sub-flow that has ended meanwhile is no failure either: its parent learns of the end.
     """
     code = refusal.code
     if isinstance(signal, Suspend | Resume):
@@ -186,10 +199,17 @@ async def _start_child(plan: Plan, session: Session, parent: Instance, child: Ch
         return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
     plan.children.append(
         ChildStart(
-            child.id, parent.org, found.id, found.name, found.version, child.input, parent.id, child.token,
-            parent.trace,
+            id=child.id,
+            org=parent.org,
+            definition=found.id,
+            flow=found.name,
+            flow_version=found.version,
+            input=child.input,
+            parent=parent.id,
+            parent_token=child.token,
+            trace=parent.trace,
         )
-    )  # fmt: skip
+    )
     return None
 
 

@@ -8,20 +8,25 @@ the trail end, and the history is read. So does a version written by another pro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from holdfast.core.model.decision import Closed, Decision, Opened
 from holdfast.core.model.signals import PastStep
 from holdfast.core.model.status import STEP_COMPLETED
+from holdfast.runtime.catalog import Catalog
 from holdfast.store.commit.history import past_step
 from holdfast.store.commit.rows import Entry
-
-if TYPE_CHECKING:
-    from holdfast.runtime.commit.batch import Plan
 
 MOST: Final = 20_000  # instances
 LONGEST: Final = 64  # steps
 LARGEST: Final = 8_192  # bytes of all inputs and outputs of one instance
+
+
+class Committed(Protocol):
+    """The facts about a commit that a trail reads: the flows, and the steps leased to this process."""
+
+    catalog: Catalog
+    leased: set[bytes]
 
 
 class Trail:
@@ -59,7 +64,7 @@ class Trails:
     def __init__(self) -> None:
         self._of: dict[bytes, Trail] = {}
 
-    def committed(self, plan: Plan, id: bytes, entry: Entry) -> None:
+    def committed(self, plan: Committed, id: bytes, entry: Entry) -> None:
         decision = entry.decisions[0]
         if decision.plain == "begin":
             program = plan.catalog.known(decision.instance.definition)
@@ -94,7 +99,7 @@ class Trails:
         return trail
 
 
-def _is_a_plain_step(plan: Plan, entry: Entry) -> bool:
+def _is_a_plain_step(plan: Committed, entry: Entry) -> bool:
     """Check for exactly one step forward, leased to this process."""
     decision = entry.decisions[0]
     is_plain = decision.plain in ("begin", "advance") and len(entry.decisions) == 1

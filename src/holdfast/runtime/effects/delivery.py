@@ -39,7 +39,7 @@ class Delivery(msgspec.Struct, frozen=True):
     is_lost: Callable[[], bool] = lambda: False  # another worker may deliver it by now
 
     def check(self) -> None:
-        """Ask immediately before anything leaves this process, whatever was waited for: a thread, a name, a login."""
+        """Ask immediately before the message leaves this process, after all waits: for a thread, a name, a login."""
         if self.is_lost():
             raise NotBegun
 

@@ -56,7 +56,7 @@ class FunctionKind:
 
 
 def _run_plain(handler: Handler, delivery: Delivery, data: Any) -> Any:
-    """In its thread, for which it may have waited."""
+    """Run the function in its thread, after a possible wait for a free one."""
     delivery.check()
     return handler.function(delivery, data)
 

@@ -314,10 +314,21 @@ class EffectsWorker:
         row = effect.row
         id, instance = str(UUID(bytes=row.id)), str(UUID(bytes=row.instance))
         return Delivery(
-            id, instance, effect.org, effect.token, effect.kind, effect.target, effect.key, effect.attempts,
-            asked.config, asked.data, row.created_at, asked.timeout, effect.trace,
-            lambda: effect.worker != self._lease.id or not self._lease.is_fresh,
-        )  # fmt: skip
+            id=id,
+            instance=instance,
+            org=effect.org,
+            token=effect.token,
+            kind=effect.kind,
+            target=effect.target,
+            key=effect.key,
+            attempt=effect.attempts,
+            config=asked.config,
+            data=asked.data,
+            created_at=row.created_at,
+            timeout=asked.timeout,
+            trace=effect.trace,
+            is_lost=lambda: effect.worker != self._lease.id or not self._lease.is_fresh,
+        )
 
     def _failed(self, effect: ClaimedEffect, failure: EffectFailed, retry: Retry) -> FinishedEffect:
         finished = attempts.failed(effect, failure, retry)

@@ -13,11 +13,12 @@ from holdfast.runtime.engine.deciding import Deciding
 from holdfast.runtime.engine.invoking import Invoking
 from holdfast.runtime.engine.operating import Operating
 from holdfast.runtime.engine.reporting import Reporting
+from holdfast.runtime.engine.running import Running
 from holdfast.runtime.engine.stepping import Stepping
 from holdfast.runtime.engine.triggering import Triggering
 
 __all__ = ["Engine"]
 
 
-class Engine(Triggering, Stepping, Deciding, Operating, Reporting, Invoking):
+class Engine(Running, Triggering, Stepping, Deciding, Operating, Reporting, Invoking):
     """One class in several files, each with the verbs of one kind."""

@@ -1,4 +1,4 @@
-"""What every verb of the engine stands on: its parts, their life, the worker."""
+"""The base of the engine's verbs: its parts, their life, the worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.commit.committer import Committer, Options
+from holdfast.runtime.commit.committer import Committer
+from holdfast.runtime.commit.options import Options
 from holdfast.runtime.commit.starter import Starter
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.kinds import Kind, Kinds
@@ -29,7 +30,7 @@ from holdfast.runtime.telemetry.spans import Telemetry
 from holdfast.runtime.validation import check_org
 from holdfast.runtime.worker.apps import check_app
 from holdfast.runtime.worker.background import Reader
-from holdfast.runtime.worker.cancellation import tell_others
+from holdfast.runtime.worker.cancellation import OtherWorkers
 from holdfast.runtime.worker.handlers import Registry
 from holdfast.runtime.worker.options import take_options
 from holdfast.runtime.worker.wakeups import Notifier
@@ -45,8 +46,8 @@ from holdfast.store.reads.instances import read_error
 
 
 class Base:
-    """Everything an engine has is in one dictionary, which its views for other organisations share: whatever is opened,
-    registered or started through one of them is there for all. Only what is in the slots is each one's own."""
+    """The parts of an engine, in one dictionary that its views for other organisations share: connections, handlers and
+    workers opened through one view are there for all. Only the slots are each view's own."""
 
     __slots__ = ("__dict__", "__weakref__", "_is_view", "org")
 
@@ -138,9 +139,8 @@ class Base:
         self._stack.push_async_callback(self._turnstile.close)
         self._stack.push_async_callback(self.hooks.close)
         self.hooks.read_error = partial(read_error, self._session)
-        self.committer = Committer(self.dsn, self.catalog, self.options, self.org)
+        self.committer = Committer(self.dsn, self.catalog, self.options, self.org, OtherWorkers(self._notifier))
         self.committer.hooks = self.hooks
-        self.committer.on_commit = partial(tell_others, self._notifier)
         self._stack.push_async_callback(self.committer.stop)
         await self.committer.start()
         self._open = True
@@ -197,16 +197,16 @@ class Base:
         if self._worker is not None:
             raise Conflict("A worker runs in this engine already.", code="WORKER_RUNNING")
         worker = Worker(
-            self.dsn,
-            self.committer,
-            self.handlers,
-            self.calls,
-            self._notifier,
-            self.telemetry,
-            self._backlog,
-            take_options(options),
-            Reader(self._opened),
-            self.board,
+            dsn=self.dsn,
+            committer=self.committer,
+            handlers=self.handlers,
+            calls=self.calls,
+            notifier=self._notifier,
+            telemetry=self.telemetry,
+            backlog=self._backlog,
+            options=take_options(options),
+            reader=Reader(self._opened),
+            board=self.board,
         )
         outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
         await worker.start()
@@ -220,9 +220,9 @@ class Base:
     def lifespan(
         self, *, worker: Mapping[str, Any] | bool = True
     ) -> Callable[[Any], contextlib.AbstractAsyncContextManager[None]]:
-        """For a web application: `FastAPI(lifespan=engine.lifespan())` opens the engine with it and runs a worker, with
-        options or without any (False). An application that is mounted in another is not started by anybody, so this is
-        for the outermost one."""
+        """Make the lifespan of a web application: `FastAPI(lifespan=engine.lifespan())` opens the engine and runs a
+        worker, with options or without any (False). A mounted application is never started, so this is for the
+        outermost one."""
 
         @contextlib.asynccontextmanager
         async def life(_: Any) -> AsyncGenerator[None, None]:
@@ -240,7 +240,7 @@ class Base:
         return self._worker
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Run what is due in this process until nothing is left: for tests and scripts."""
+        """Run all due work in this process until none is left: for tests and scripts."""
         async with contextlib.AsyncExitStack() as stack:
             worker = self._worker or await stack.enter_async_context(self.worker())
             async with asyncio.timeout(timeout):
@@ -315,7 +315,7 @@ class Base:
         return BorrowedVerbs(self.org, partial(self._announce_from_anywhere, asyncio.get_running_loop()))
 
     def _announce_from_anywhere(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A caller has committed, in a thread of its own. The engine may be closed by then: then a scan will do."""
+        """Announce the commit of a caller in another thread. If the engine is closed by then, a scan finds the work."""
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: self._announce() if self._open else None)
 

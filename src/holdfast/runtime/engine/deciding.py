@@ -27,7 +27,7 @@ class Deciding(Signalling):
         after: Id | None = None,
         limit: int = 50,
     ) -> list[Task]:
-        """The tasks of an instance, or an inbox: what is open, most urgent first; `after` is the last of a page."""
+        """The tasks of an instance, or an inbox: open tasks, most urgent first; `after` is the last of a page."""
         return await self._tasks.list(
             instance_id, role=role, assignee=assignee, status=status, after=after, limit=limit
         )
@@ -42,7 +42,7 @@ class Deciding(Signalling):
         after: Id | None = None,
         limit: int = 50,
     ) -> Inbox:
-        """What one person has to do: what they have, what is open for their roles, and what is open for everybody who
+        """The inbox of one person: tasks they hold, open tasks for their roles, and open tasks for all who
         may act on it. Capabilities that are None are not asked for; a function says of each whether they have it."""
         check_text(by or "", "person")
         return await InboxReader(self._opened(), self.org, self.catalog, self._tasks).read(
@@ -53,7 +53,7 @@ class Deciding(Signalling):
         return await self._tasks.get(task_id)
 
     async def task_events(self, task_id: Id, *, after: int | None = None, limit: int | None = None) -> list[TaskEvent]:
-        """Who did what with a task, or a page of it: `after` is the `ordinal` of the last one of the page before."""
+        """The history of a task, or a page of it: `after` is the `ordinal` of the last line of the page before."""
         return await self._tasks.events(task_id, after, limit)
 
     async def claim(
@@ -66,8 +66,8 @@ class Deciding(Signalling):
     ) -> Task:
         """Take a task: of any number of people exactly one gets it. If `roles` are given, one must be the task's.
 
-        Whoever could not decide it may not keep it from others: their own request, or, if `capabilities` are given, a
-        step that needs others.
+        Refused: people who could not decide the task, because it is about their own request, or, if `capabilities` are
+        given, because its step needs others.
         """
         person = take_person(by, capabilities, roles)
         await self._require_right(await self.task(task_id), person)
@@ -88,7 +88,7 @@ class Deciding(Signalling):
         return await self._tasks.release(task_id, by)
 
     async def assign(self, task_id: Id, *, to: str, by: str, reason: str | None = None) -> Task:
-        """Give a task to somebody, whoever has it now."""
+        """Assign a task to a person, even if another one has it."""
         return await self._tasks.assign(task_id, to, by, reason)
 
     async def delegate(self, task_id: Id, *, to: str, by: str, reason: str | None = None) -> Task:

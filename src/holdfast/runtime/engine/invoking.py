@@ -1,4 +1,4 @@
-"""What system steps can call beside handlers of this process: services by their documents, kinds that others bring."""
+"""Operations for system steps beside the handlers of this process: services by their documents, kinds of packages."""
 
 from __future__ import annotations
 
@@ -40,15 +40,25 @@ class Invoking(Base):
                 f"The timeout of {name!r} is {timeout} s.", code="OPENAPI_INVALID", hint="Up to 3600."
             )
         host = Host(self._at_end, self.telemetry.current_trace, self._holds())
-        handlers = Service(name, document, base_url, auth, timeout, headers, tls, only, host).handlers()
+        handlers = Service(
+            name=name,
+            source=document,
+            base_url=base_url,
+            auth=auth,
+            timeout=timeout,
+            headers=headers,
+            tls=tls,
+            only=only,
+            host=host,
+        ).handlers()
         for handler, invocation in handlers.items():
             self.register(handler, invocation)
         return list(handlers)
 
     def load_invokers(self) -> list[str]:
-        """Register what installed distributions offer under the entry point `holdfast.invokers`; gives the new names.
+        """Register the invokers of installed distributions (entry point `holdfast.invokers`) and return the new names.
 
-        What was loaded before is left as it is."""
+        Invokers loaded before stay as they are."""
         names: list[str] = []
         for kind, invoker in find_invokers().items():
             if kind in self._invokers:

@@ -1,4 +1,4 @@
-"""What an operator does: effects, dead letters, what is stuck, upkeep."""
+"""Verbs of operators: effects, dead letters, stuck instances, upkeep."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Operating(Reading):
         return await self._letters.full_page(filter, after, limit)
 
     async def find_dead_letters(self, filter: LetterFilter, *, after: Id | None = None, limit: int = 50) -> LetterPage:
-        """As `dead_letters`, at a bounded cost: a page may be short although there are more, only `next` tells."""
+        """A page of dead letters, at a bounded cost: a page may be short although there are more, only `next` tells."""
         return await self._letters.page(filter, after, limit)
 
     async def all_dead_letters(
@@ -181,7 +181,7 @@ class Operating(Reading):
         after: Id | None = None,
         limit: int = MOST,
     ) -> Migration:
-        """Let unfinished instances go on under another version; those that cannot stay as they are, with the reason.
+        """Move unfinished instances to another version. One that cannot move stays unchanged; the report says why.
 
         `nodes` maps old nodes to new ones, where names differ. `dry_run` only reports. At most `limit` instances are
         looked at; `after` is the `next` of the report before.
@@ -241,5 +241,5 @@ class Operating(Reading):
         return await self._operations.maintain(retention)
 
     async def doctor(self, **thresholds: float) -> Report:
-        """Examine the database: what is wrong, how badly, and what to do about it."""
+        """Examine the database: findings with a severity and a remedy."""
         return await self._operations.doctor(thresholds)

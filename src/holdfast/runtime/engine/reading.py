@@ -53,7 +53,7 @@ class Reading(Base):
         return found
 
     async def runtime(self, instance_id: Id) -> Runtime:
-        """What the engine would resume the instance from: version, waits, tokens, last signal, last error."""
+        """The state the engine would resume the instance from: version, waits, tokens, last signal, last error."""
         await self.get(instance_id)
         found = await read_runtime(self._opened(), self.org, take_id(instance_id))
         assert found is not None
@@ -79,7 +79,7 @@ class Reading(Base):
         """The audit trail of an instance, or a page of it: `after` is the `place_of` the last event before it.
 
         Lines beside the decisions, such as a delivery's, may be written behind a place that was read already. `late`
-        lists those of the last seconds before `after`, for whoever follows a trail: some of them may be known.
+        lists those of the last seconds before `after`, for readers that follow a trail: some of them may be known.
         """
         await self.get(instance_id)
         session, id = self._opened(), take_id(instance_id)
@@ -109,11 +109,11 @@ class Reading(Base):
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Instances, newest first; `after` is the `next` of the page before. `InstanceFilter` says what is meant.
+        """Instances, newest first; `after` is the `next` of the page before. `InstanceFilter` explains the filters.
 
         `parent` lists the sub-flows of an instance, in no order of time. `subject_id` is who started them; all
-        `attributes` must be equal. What failed, was cancelled or aborted in a period is listed by its end, the last
-        one first. A page may hold less than `limit` although there are more: only `next` tells.
+        `attributes` must be equal. Instances that failed, were cancelled or aborted in a period are listed by their
+        end, the last one first. A page may hold less than `limit` although there are more: only `next` tells.
         """
         filter = InstanceFilter(
             flow=flow, status=status, key=key, business_key=business_key, subject_id=subject_id, attributes=attributes,
@@ -123,7 +123,7 @@ class Reading(Base):
         return await self.find(filter, after=after, limit=limit)
 
     async def find(self, filter: InstanceFilter, *, after: str | None = None, limit: int = 50) -> Page:
-        """As `list`, with the filter that bulk verbs take."""
+        """List instances with the filter that bulk verbs take."""
         check_page(limit, "instances")
         last = None if after is None else take_id(after)
         return await find_instances(self._opened(), self.org, filter, last, limit)
@@ -147,7 +147,7 @@ class Reading(Base):
         return await page_versions(self._opened(), self.org, name, after or NEWEST, check_page(limit, "versions"))
 
     async def flow(self, name: str, version: int | None = None) -> FlowDocument:
-        """A published version of a flow, by default the newest: what was written, and the graph that runs."""
+        """A published version of a flow, by default the newest: its source, and the graph that runs."""
         check_text(name, "name of the flow")
         check_version(version)
         found = await read_flow(self._opened(), self.org, name, version)
@@ -177,9 +177,9 @@ class Reading(Base):
         return by_flow(await read_statistics(self._opened(), self.org, flow, version, since, until))
 
     async def wait(self, instance_id: Id, timeout: float | None = None) -> Instance:
-        """The instance once it is over: at once when it ends in this process, by looking now and then elsewhere.
+        """Wait for the end of an instance: noticed at once in this process, by polling in others.
 
-        A `TimeoutError` says where the instance stands and what it waits for.
+        A `TimeoutError` names the step of the instance and its wait.
         """
         if timeout is not None:
             clock = asyncio.timeout(timeout)
@@ -205,7 +205,7 @@ class Reading(Base):
         return found
 
     async def _unended(self, id: bytes, seconds: float) -> str:
-        """The database may be why it took so long: then only what was asked for is told."""
+        """Describe a wait that ran out of time. If the database does not answer either, only the id is named."""
         with contextlib.suppress(HoldfastError, Disconnected, DatabaseError, TimeoutError):
             async with asyncio.timeout(LAST_LOOK):
                 return unended(await self._whereabouts(id), seconds)
@@ -222,7 +222,7 @@ class Reading(Base):
             return (await self._settled(id, news, timeout)).view
 
     async def standing(self, instance_id: Id, timeout: float | None = None) -> Standing:
-        """As `settle`, with the step where it rests or ended."""
+        """Settle, and return the step where the instance rests or ended, too."""
         id = take_id(instance_id)
         with self.committer.snapshots.watch(id) as news:
             return await self._standing(id, news, timeout)
@@ -230,7 +230,7 @@ class Reading(Base):
     async def _standing(
         self, id: bytes, news: News, timeout: float | None, view: Instance | None = None
     ) -> Standing:  # fmt: skip
-        """With a view of the instance, a change that this process made itself is told without reading it again."""
+        """Settle from a view of the instance: a change by this process needs no second read."""
         found = await self._settled(id, news, timeout, view)
         program = await self.catalog.program(self._opened(), found.definition)
         step = step_of(found, program, news.latest)

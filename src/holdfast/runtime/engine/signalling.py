@@ -1,4 +1,4 @@
-"""What changes an instance that runs: events, control, other moments for its timers."""
+"""Verbs that change a running instance: events, control, new moments for its timers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Signalling(Reading):
     ) -> Instance:
         """Send an event to one instance; answered when it is committed, refused with a reason when it is not legal.
 
-        What comes before its wait, or while the instance is suspended, is kept for it, and refused with `early=False`.
+        An event before its wait, or for a suspended instance, is kept for it, and refused with `early=False`.
         With `at` or `delay` (seconds) it is kept until it is due; a refusal then is a dead letter. With `only_waits` it
         decides nothing for people: what a task of the instance would take is refused.
         """
@@ -61,7 +61,17 @@ class Signalling(Reading):
                     hint="Leave out `early=False`, or `conn`, `at` and `delay`.",
                 )
             later = Later(
-                take_id(instance_id), event, raw, signal_id, node, token, by, held, if_version, moment, seconds
+                instance=take_id(instance_id),
+                event=event,
+                payload=raw,
+                id=signal_id,
+                node=node,
+                token=token,
+                by=by,
+                capabilities=held,
+                if_version=if_version,
+                at=moment,
+                delay=seconds,
             )
             if only_waits:
                 await self._refuse_decision(later)
@@ -75,7 +85,7 @@ class Signalling(Reading):
         return await self._apply(item, is_repeatable=id is not None)
 
     async def _refuse_decision(self, later: Later) -> None:
-        """Where the instance will stand when it is due is not known: no step that asks a person may take it."""
+        """Refuse to queue an event for a task: when it is due, another step may have been reached."""
         found = await self._whereabouts(later.instance)
         program = await self.catalog.program(self._opened(), found.definition)
         asking = deciding_node(program, later.event, later.node)
@@ -110,7 +120,7 @@ class Signalling(Reading):
         if_version: int | None = None,
         conn: Any = None,
     ) -> Instance:
-        """Stop an instance: what rests ends now, handlers that are out finish and are recorded."""
+        """Stop an instance: waits end now, running handlers finish and are recorded."""
         check_text(reason, "reason")
         check_text(by, "actor")
         if conn is not None:
@@ -132,7 +142,7 @@ class Signalling(Reading):
     async def suspend(
         self, instance_id: Id, *, by: str | None = None, reason: str | None = None, if_version: int | None = None
     ) -> Instance:
-        """Hold an instance: handlers that are out finish and are recorded, nothing new begins until it is resumed."""
+        """Suspend an instance: running handlers finish and are recorded, no step begins until it is resumed."""
         return await self._control(instance_id, Suspend(reason or "SUSPENDED_BY_OPERATOR", if_version), by)
 
     async def resume(
@@ -144,7 +154,7 @@ class Signalling(Reading):
         if_version: int | None = None,
         id: Id | None = None,
     ) -> Instance:
-        """Let an instance go on that somebody, an error or the chain limit has suspended.
+        """Resume an instance that a person, an error or the chain limit has suspended.
 
         The same `id` again is the same resume, also where the instance was suspended once more since, or is in `dlq`.
         """
@@ -193,5 +203,5 @@ class Signalling(Reading):
         by: str | None = None,
         reason: str | None = None,
     ) -> Instance:
-        """No moment at all: a timer waits until it is rescheduled, a deadline or timeout is lifted."""
+        """Cancel the moment of a timer: it waits until it is rescheduled; a deadline or timeout is lifted."""
         return await self._control(instance_id, cancelled(node, token, reason), by)

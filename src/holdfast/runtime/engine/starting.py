@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from holdfast.runtime.commit.items import Item
 from holdfast.runtime.commit.starter import Start, new_id, new_ids
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.people.standing import Standing
-from holdfast.runtime.people.start_rules import attributes_of, check_start
+from holdfast.runtime.people.start_rules import Caller, attributes_of, caller_of, check_start
 from holdfast.runtime.publishing import Publishable, Published, publish
 from holdfast.runtime.reads.views import current, pending
 from holdfast.runtime.validation import check_key, check_text, check_version, take_payload
@@ -58,24 +58,23 @@ class Starting(Reading):
         business_key: str | None = None,
         attributes: dict[str, Any] | None = None,
         by: str | None = None,
-        capabilities: Collection[str] | None = None,
-        partition_id: str | None = None,
-        correlation_id: str | None = None,
+        caller: Caller | None = None,
         conn: Any = None,
     ) -> Instance:
         """Start an instance. The same key gives the same instance; `conn` starts it in the caller's own transaction.
 
-        With `capabilities`, those that the workflow asks for must be among them; None: the caller has checked.
+        `by` names the starter; a `caller` has capabilities, a partition and the correlation of its request, too. The
+        capabilities that the workflow asks for must be among those of the caller.
         """
-        told = attributes_of(attributes, partition_id, correlation_id)
-        start = await self._prepared(flow, input, key, version, business_key, told, by, capabilities)
+        whose = caller_of(caller, by)
+        start = await self._prepared(flow, input, key, version, business_key, attributes, whose)
         if conn is not None:
             with self.telemetry.start(flow):
                 return await self._borrowed.start(
-                    conn, start.definition, start.input, key, business_key, by, start.attributes,
+                    conn, start.definition, start.input, key, business_key, whose.id, start.attributes,
                     self.telemetry.current_trace(),
                 )  # fmt: skip
-        return await self._store(start, partition_id, correlation_id)
+        return await self._store(start, whose)
 
     async def start_and_settle(
         self,
@@ -85,15 +84,13 @@ class Starting(Reading):
         timeout: float,
         key: str | None = None,
         by: str | None = None,
-        capabilities: Collection[str] | None = None,
-        partition_id: str | None = None,
-        correlation_id: str | None = None,
+        caller: Caller | None = None,
     ) -> Standing:
-        """As `start`; answered once the workflow rests, or when the seconds of `timeout` are over."""
-        told = attributes_of(None, partition_id, correlation_id)
-        start = await self._prepared(flow, input, key, None, None, told, by, capabilities)
+        """Start, and return once the workflow rests, or when the seconds of `timeout` are over."""
+        whose = caller_of(caller, by)
+        start = await self._prepared(flow, input, key, None, None, None, whose)
         with self.committer.snapshots.watch(start.id) as news:
-            view = await self._store(start, partition_id, correlation_id)
+            view = await self._store(start, whose)
             return await self._standing(start.instance, news, timeout, view)
 
     async def _prepared(
@@ -104,33 +101,43 @@ class Starting(Reading):
         version: int | None,
         business_key: str | None,
         attributes: dict[str, Any] | None,
-        by: str | None,
-        capabilities: Collection[str] | None,
+        caller: Caller,
     ) -> Start:
         """A start that may be made, with all that is to be stored of it."""
+        attributes = attributes_of(attributes, caller)
         session = self._opened()
         raw = take_payload({} if input is None else input, "the input", flow)
         check_key(key, "idempotency key")
         check_key(business_key, "business key")
         check_text(flow, "name of the flow")
-        check_text(by, "actor")
+        check_text(caller.id, "actor")
         check_version(version)
         if self.hooks.starts:
             await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = self.catalog.cached(self.org, flow, version)
         if definition is None:
             definition = await self.catalog.find(session, self.org, flow, version)
-        if capabilities is not None or definition.program.rules.checks_input:
-            await check_start(definition.program, raw, capabilities)
+        if caller.capabilities is not None or definition.program.rules.checks_input:
+            await check_start(definition.program, raw, caller.capabilities)
         extra = None if attributes is None else take_payload(attributes, "the attributes", flow)
         id = new_id(self.org, key, business_key)
-        return Start(id, self.org, definition, raw, key, business_key, extra, by, None)
+        return Start(
+            id=id,
+            org=self.org,
+            definition=definition,
+            input=raw,
+            key=key,
+            business_key=business_key,
+            attributes=extra,
+            created_by=caller.id,
+            trace=None,
+        )
 
-    async def _store(self, start: Start, partition: str | None, correlation: str | None) -> Instance:
+    async def _store(self, start: Start, caller: Caller) -> Instance:
         with self.telemetry.start(start.definition.name):
             start.trace = self.telemetry.current_trace()
             if self._worker is not None and start.key is None:
-                return await self._start_here(start, partition, correlation)
+                return await self._start_here(start, caller)
             await self._starter.start(start)
         self._announce()
         return pending(start) if start.is_new else await self.get(str(UUID(bytes=start.instance)))
@@ -169,21 +176,41 @@ class Starting(Reading):
             trace = self.telemetry.current_trace()
             given = keys or [None] * len(values)
             starts = (
-                Start(id, self.org, definition, value, key, None, None, by, trace)
+                Start(
+                    id=id,
+                    org=self.org,
+                    definition=definition,
+                    input=value,
+                    key=key,
+                    business_key=None,
+                    attributes=None,
+                    created_by=by,
+                    trace=trace,
+                )
                 for id, value, key in zip(new_ids(self.org, given), values, given, strict=True)
             )
             stored = await self._starter.start_many(starts, pending)
         self._announce()
         return [view if start.is_new else await self.get(UUID(bytes=start.instance)) for start, view in stored]
 
-    async def _start_here(self, start: Start, partition: str | None, correlation: str | None) -> Instance:
+    async def _start_here(self, start: Start, caller: Caller) -> Instance:
         """A worker runs in this process: the first step opens in the commit that stores the instance."""
         definition = start.definition
         data = start.input if start.input[:1] == b"{" else b"{}"
         fresh = Snapshot(
-            start.id, start.org, definition.id, definition.name, definition.version, 0, InstanceStatus.PENDING, EMPTY,
-            data, trace=start.trace, partition=partition, correlation=correlation,
-        )  # fmt: skip
+            id=start.id,
+            org=start.org,
+            definition=definition.id,
+            flow=definition.name,
+            flow_version=definition.version,
+            version=0,
+            status=InstanceStatus.PENDING,
+            state=EMPTY,
+            data=data,
+            trace=start.trace,
+            partition=caller.partition,
+            correlation=caller.correlation,
+        )
         item = Item(
             start.id,
             Started(start.input),

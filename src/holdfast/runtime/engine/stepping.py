@@ -1,4 +1,4 @@
-"""What people do with workflows, and what they see of them."""
+"""Verbs of people: answer steps, see workflows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stepping(Signalling):
         `input` must fit the form of the step and merges into the state. The same `id` again has no second effect.
         Capabilities or roles that are None are not asked for. For those who may not see the workflow there is none,
         as in `descriptor`; operators see all. With `if_version` the answer is for that version only; without it, an
-        instance that changed meanwhile is read again and the answer is given where it stands then.
+        instance that changed meanwhile is read again, and the answer is for its step then.
         """
         advance = Advance(
             take_id(instance_id),
@@ -64,7 +64,7 @@ class Stepping(Signalling):
     async def advance_and_settle(
         self, instance_id: Id, event: str, input: dict[str, Any] | None = None, *, timeout: float, **wishes: Any
     ) -> Standing:
-        """As `advance`; answered once the workflow rests again, or when the seconds of `timeout` are over."""
+        """Advance, and return once the workflow rests again, or when the seconds of `timeout` are over."""
         instance = take_id(instance_id)
         with self.committer.snapshots.watch(instance) as news:
             view = await self.advance(instance_id, event, input, **wishes)
@@ -79,7 +79,7 @@ class Stepping(Signalling):
         )
 
     async def _try_to_advance(self, advance: Advance, *, is_repeatable: bool) -> Instance | None:
-        """None: somebody else was faster."""
+        """Advance once; None: another caller was faster."""
         found = await self._whereabouts(advance.instance)
         program = await self.catalog.program(self._opened(), found.definition)
         await self._require_sight(advance.person, found.view, program)
@@ -102,7 +102,7 @@ class Stepping(Signalling):
         return current(found.view, outcome.instance, outcome.now)
 
     async def _require_sight(self, person: Person, view: Instance, program: Program) -> None:
-        """Nobody acts on what they may not see. Tasks are read only where nothing else lets them see it."""
+        """Refuse callers who may not see the instance. Their tasks are read only if no other rule admits them."""
         if may_see(person, view, Named(program.policy.capabilities), ()):
             return
         if not is_within(person, view) or not may_see(
@@ -182,18 +182,18 @@ class Stepping(Signalling):
         return [one for one in found if one.view.id not in hidden]
 
     async def tasks_about(self, instance_ids: Collection[Id], person: str) -> list[Task]:
-        """Of these instances: the tasks that are open, and those that were this person's."""
+        """The tasks of these instances: open ones, and those of this person."""
         ids = [take_id(id) for id in instance_ids]
         return await list_tasks_about(self._opened(), self.org, ids, person) if ids else []
 
     async def instances_by_id(self, instance_ids: Collection[Id]) -> dict[str, Instance]:
-        """Those there are, by their ids."""
+        """The existing instances among these, by id."""
         ids = [take_id(id) for id in dict.fromkeys(instance_ids)]
         found = await read_instances(self._opened(), self.org, ids) if ids else []
         return {one.id: one for one in found}
 
     async def _was_applied(self, advance: Advance) -> bool:
-        """Whether it is a repeat of a request that was answered, when the instance does not stand there any more."""
+        """Check whether the request repeats one that was answered and has moved the instance."""
         try:
             await self.committer.apply(repeat_of(advance))
         except HoldfastError as refusal:

@@ -7,9 +7,9 @@
         with engine.worker():
             instance = engine.wait(instance.id)
 
-There is one engine, the asynchronous one; it runs on a loop in a thread of its own, so leases and timers go on while
-the program does something else. A verb hands its coroutine to that loop and serves its own thread meanwhile: what has
-to happen on a connection with blocking calls (`conn=`) happens in the thread that brought the connection.
+There is one engine, the asynchronous one; it runs on a loop in a thread of its own, so leases and timers work while
+the program does something else. A verb hands its coroutine to that loop and serves its own thread meanwhile: blocking
+calls on a connection (`conn=`) run in the thread that brought the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.commit.committer import Options
+from holdfast.runtime.commit.options import Options
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.process.loop import run
 from holdfast.store.connections import RUN_THERE
@@ -39,13 +39,13 @@ def _verb(
 ) -> Callable[Concatenate[SyncEngine, P], R]:
     @wraps(verb)
     def call(self: SyncEngine, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.run(verb(self.engine, *args, **kwargs))
+        return self.wait_for(verb(self.engine, *args, **kwargs))
 
     return call
 
 
 class SyncEngine:
-    """`engine` is the asynchronous engine inside; its verbs may only be awaited on its own loop."""
+    """An engine with blocking verbs. `engine` is the asynchronous one inside; await its verbs on its own loop only."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class SyncEngine:
         if not self._is_view:
             self._loop.start()
         try:
-            self.run(self.engine.open())
+            self.wait_for(self.engine.open())
         except BaseException:
             self._stop()
             raise
@@ -94,7 +94,7 @@ class SyncEngine:
     def close(self) -> None:
         if self._loop.is_running:
             try:
-                self.run(self.engine.close())
+                self.wait_for(self.engine.close())
             finally:
                 self._stop()
 
@@ -118,6 +118,7 @@ class SyncEngine:
     publish = _verb(Engine.publish)
     publish_many = _verb(Engine.publish_many)
     start = _verb(Engine.start)
+    run = _verb(Engine.run)
     start_and_settle = _verb(Engine.start_and_settle)
     start_many = _verb(Engine.start_many)
     advance = _verb(Engine.advance)
@@ -191,26 +192,26 @@ class SyncEngine:
     def worker(self, **options: Any) -> Generator[None]:
         """Run handlers in this process for as long as the block lasts."""
         working = self.engine.worker(**options)
-        self.run(_awaited(working.__aenter__))
+        self.wait_for(_awaited(working.__aenter__))
         try:
             yield
         finally:
-            self.run(_awaited(lambda: working.__aexit__(None, None, None)))
+            self.wait_for(_awaited(lambda: working.__aexit__(None, None, None)))
 
     def follow_notices(self, **wanted: Any) -> Generator[Notice]:
         """Follow notices as they are committed; takes what `Engine.follow_notices` takes."""
         notices = self.engine.follow_notices(**wanted)
         try:
-            while (notice := self.run(_next(notices))) is not None:
+            while (notice := self.wait_for(_next(notices))) is not None:
                 yield notice
         finally:
-            self.run(_closed_generator(notices))
+            self.wait_for(_closed_generator(notices))
 
     def wake(self) -> None:
         """Look for work now."""
         self._loop.soon(self.engine.wake)
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
+    def wait_for(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the engine's loop and wait for its result."""
         if not self._loop.is_running or self._loop.is_here:
             work.close()
@@ -231,7 +232,7 @@ class SyncEngine:
 
 
 class _Errands:
-    """What a coroutine needs done in the thread that waits for it."""
+    """Errands of a coroutine in the thread that waits for it."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -273,7 +274,7 @@ async def _awaited(step: Callable[[], Any]) -> Any:
 
 
 class _LoopThread:
-    """A thread with an event loop that runs until it is told to stop."""
+    """A thread with an event loop that runs until `stop`."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast.core.model.control_rows import Migrated, read_control
 from holdfast.core.model.program import Program
 from holdfast.errors import Refused
+from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.ops import rebuild, stuck
 from holdfast.runtime.ops.dead_letters import LetterFilter, wanted_of
 from holdfast.runtime.ops.rebuild import Rebuilt, unknown
@@ -26,14 +28,22 @@ from holdfast.store.admin.upkeep import Upkeep
 from holdfast.store.pg.session import Session
 from holdfast.store.reads.steps import check_page
 
-if TYPE_CHECKING:
-    from holdfast.runtime.engine.core import Base
-
 OLD = timedelta(minutes=10)
 
 
+class Owner(Protocol):
+    """The engine as operators' verbs use it."""
+
+    dsn: str
+    org: str
+    catalog: Catalog
+    committer: Committer
+
+    def wake(self) -> None: ...
+
+
 class Operations:
-    def __init__(self, engine: Base) -> None:
+    def __init__(self, engine: Owner) -> None:
         self._engine = engine
 
     async def stuck(

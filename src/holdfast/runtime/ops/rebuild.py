@@ -63,7 +63,7 @@ async def rebuild(
     earlier: Mapping[bytes, Program],
 ) -> Rebuilt:
     """`earlier`: the graphs the instance was migrated from."""
-    return await asyncio.to_thread(_rebuild, dsn, org, program, id, by, reason, dry_run, earlier)
+    return await asyncio.to_thread(_rebuild, dsn, org, program, id, by, reason, dry_run=dry_run, earlier=earlier)
 
 
 def _rebuild(
@@ -73,6 +73,7 @@ def _rebuild(
     id: bytes,
     by: str,
     reason: str | None,
+    *,
     dry_run: bool,
     earlier: Mapping[bytes, Program],
 ) -> Rebuilt:

@@ -17,6 +17,33 @@ PARTITION: Final = "partition_id"
 CORRELATION: Final = "correlation_id"
 
 
+class Caller(msgspec.Struct, frozen=True):
+    """The person or system behind a start: `Caller("alice", capabilities=("orders:start",), partition="eu")`.
+
+    Capabilities that are None are not asked for: the code that starts has checked them. `correlation` is the request's.
+    """
+
+    id: str | None = None
+    capabilities: Collection[str] | None = None
+    partition: str | None = None
+    correlation: str | None = None
+
+
+NOBODY: Final = Caller()
+
+
+def caller_of(caller: Caller | None, by: str | None) -> Caller:
+    """Combine the two ways to name the starter; both at once are refused."""
+    found = NOBODY if caller is None else caller
+    if by is None:
+        return found
+    if found.id is not None:
+        raise Refused(
+            "The starter is named by `by` and by `caller`.", code="OPTION_MISPLACED", hint="Leave out one of them."
+        )
+    return msgspec.structs.replace(found, id=by)
+
+
 async def check_start(program: Program, raw: bytes, capabilities: Collection[str] | None = None) -> None:
     """Check a start. With capabilities of None the caller vouches for the starter."""
     _require_capabilities(program, capabilities)
@@ -59,9 +86,7 @@ def _is_named(attributes: Any) -> bool:
     return all(isinstance(name, str) and 1 <= len(name.encode(errors="replace")) <= MOST_NAME for name in names)
 
 
-def attributes_of(
-    attributes: dict[str, Any] | None, partition_id: str | None, correlation_id: str | None
-) -> dict[str, Any] | None:
+def attributes_of(attributes: dict[str, Any] | None, caller: Caller) -> dict[str, Any] | None:
     """Merge the search attributes with the facts of the start request."""
     if attributes is not None and not _is_named(attributes):
         raise Refused(
@@ -69,14 +94,14 @@ def attributes_of(
             code="ATTRIBUTE_INVALID",
             hint="Give names and values.",
         )
-    request = {PARTITION: partition_id, CORRELATION: correlation_id}
+    request = {PARTITION: caller.partition, CORRELATION: caller.correlation}
     for name, value in request.items():
         check_key(value, name)
         if attributes is not None and name in attributes:
             raise Refused(
                 f"The attribute {name!r} is told by the request.",
                 code="ATTRIBUTE_RESERVED",
-                hint=f"Leave it out, or pass it as `{name}=`.",
+                hint="Leave it out, or name it in a `Caller`.",
             )
     told_by_request = {name: value for name, value in request.items() if value is not None}
     return attributes if not told_by_request else {**(attributes or {}), **told_by_request}

@@ -161,7 +161,16 @@ class Tasks:
             if task.assignee is None:  # a queued decision is not checked for roles later: check it here
                 check_decider(TaskFacts(roles=tuple(task.roles)), by, told)
             await BorrowedVerbs(self._org).decide(
-                conn, take_id(id), decision, comment, raw, by, signal_id, if_version, held, told or ()
+                conn=conn,
+                task=take_id(id),
+                decision=decision,
+                comment=comment,
+                raw=raw,
+                by=by,
+                id=signal_id,
+                if_version=if_version,
+                capabilities=held,
+                roles=told or (),
             )
             return task
         if signal_id is None:

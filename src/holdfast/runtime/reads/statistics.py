@@ -98,17 +98,17 @@ def _flow(flow: str, version: int, sums: list[Sum]) -> FlowStatistics:
     ended = sum(counts.get(status, 0) for status in ("completed", "failed", "cancelled", "aborted"))
     failed = counts.get("failed", 0)
     return FlowStatistics(
-        flow,
-        version,
-        counts.get(STARTED, 0),
-        counts.get("completed", 0),
-        failed,
-        counts.get("cancelled", 0),
-        counts.get("aborted", 0),
-        counts.get("rolled_back", 0),
-        failed / ended if ended else 0.0,
-        durations_of(whole),
-        [_step(node, found) for node, found in nodes.items()],
+        flow=flow,
+        version=version,
+        started=counts.get(STARTED, 0),
+        completed=counts.get("completed", 0),
+        failed=failed,
+        cancelled=counts.get("cancelled", 0),
+        aborted=counts.get("aborted", 0),
+        rolled_back=counts.get("rolled_back", 0),
+        failure_rate=failed / ended if ended else 0.0,
+        durations=durations_of(whole),
+        steps=[_step(node, found) for node, found in nodes.items()],
     )
 
 
@@ -118,16 +118,16 @@ def _step(name: str, sums: list[Sum]) -> StepStatistics:
     failed = sum(counts.get(status, 0) for status in _FAILURES)
     retried = counts.get("retried", 0)
     return StepStatistics(
-        name,
-        completed + failed + retried,
-        completed,
-        failed,
-        retried,
-        counts.get("skipped", 0),
-        counts.get("cancelled", 0),
-        counts.get("rolled_back", 0),
-        failed / (completed + failed) if completed + failed else 0.0,
-        durations_of(sums),
+        name=name,
+        calls=completed + failed + retried,
+        completed=completed,
+        failed=failed,
+        retried=retried,
+        skipped=counts.get("skipped", 0),
+        cancelled=counts.get("cancelled", 0),
+        compensated=counts.get("rolled_back", 0),
+        failure_rate=failed / (completed + failed) if completed + failed else 0.0,
+        durations=durations_of(sums),
     )
 
 

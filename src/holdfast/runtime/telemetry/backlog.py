@@ -1,7 +1,7 @@
-"""How much waits in the whole installation, for the gauges: every worker looks now and then, and nobody leads.
+"""The backlog of the whole installation, for the gauges: every worker looks now and then, without a leader.
 
-A process without a worker looks when it is asked and its last look is old. What could not be seen is not known: a gauge
-has no value then, rather than one that was true once.
+A process without a worker looks when it is asked and its last look is old. After a failed look the figures are unknown:
+a gauge has no value then, rather than one that was true once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST: Final = 10_000  # of each kind are counted: beyond that it is too much, ho
 
 
 class Backlog:
-    """As of the last look; None before the first one, and after one that failed."""
+    """The backlog at the last look; None before the first one, and after one that failed."""
 
     def __init__(self, session: Callable[[], Awaitable[Session]], pause: float = PAUSE) -> None:
         self.waiting: Waiting | None = None
@@ -44,7 +44,7 @@ class Backlog:
             await self._try()
 
     async def refresh(self) -> None:
-        """Look unless somebody just did: a crowd of scrapers costs the database as much as one."""
+        """Look, unless the last look is recent: a crowd of scrapers costs the database as much as one."""
         async with self._turn:
             if self._looked_at is None or time.monotonic() - self._looked_at >= self._pause:
                 await self._try()

@@ -1,8 +1,8 @@
-"""What a process counts, offered to Prometheus: read when somebody scrapes, free when nobody does.
+"""Metrics of a process for Prometheus: read at a scrape, free without one.
 
-What fails or runs out of time is counted by flow, failed calls by flow and step: by name for the tenant that asks, so
+Failures and timeouts are counted by flow, failed calls by flow and step: by name for the tenant that asks, so
 many at most, together those of all others (`flow_counts.py`). No other metric has labels: instances and tenants
-are unbounded, and the scraper already knows which process it asks. What is not known has no sample, for an alarm must
+are unbounded, and the scraper already knows which process it asks. An unknown figure has no sample, for an alarm must
 not take it for zero.
 """
 

@@ -1,4 +1,4 @@
-"""What a call may ask about its instance, read when it asks: most calls do not, and those cost nothing.
+"""The background of a call: facts about its instance, read on demand. Most calls ask for none, and those cost nothing.
 
 The engine's session belongs to the engine's loop. An async handler runs there and must await the read; a plain function
 runs in a thread, which alone waits while the loop reads.
@@ -21,14 +21,14 @@ _GLANCE: Final = 1.0  # seconds after which a thread that waits asks whether the
 
 
 class NoResult(KeyError):
-    """No step of this name has completed."""
+    """The error for a name without a completed step."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError would quote the sentence
 
 
 class Results(Mapping[str, Any]):
-    """What completed steps answered, by step name. Every look decodes a copy, so no caller can damage another's."""
+    """The results of completed steps, by step name. Every look decodes a copy, so no caller can damage another's."""
 
     __slots__ = ("_stored",)
 
@@ -54,7 +54,7 @@ class Results(Mapping[str, Any]):
 
 
 class Reader:
-    """Reads the background of calls on the loop it was made on, whichever thread asks."""
+    """A reader of backgrounds on the loop it was made on, for any thread."""
 
     def __init__(self, session: Callable[[], Session]) -> None:
         self._session = session  # raises once the engine is closed
@@ -62,7 +62,7 @@ class Reader:
 
     @property
     def is_here(self) -> bool:
-        """This code runs on the loop, so it must not wait for it."""
+        """Check whether this code runs on the loop and must not wait for it."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:

@@ -72,7 +72,7 @@ class _Decided(Plan):
 
     def __init__(self, committer: Committer, locked: Locked, instance: bytes, decision: Decision) -> None:
         options = committer.options
-        super().__init__(committer.catalog, locked, committer.worker, committer.leases, fast=options.fast_paths)
+        super().__init__(committer.catalog, locked, committer.worker, committer.port.leases, fast=options.fast_paths)
         self.keep_for, self.point = options.keep_early, committer.point
         self.entries[instance] = Entry(locked.instances[instance], [decision])
 
@@ -152,7 +152,7 @@ class Calls:
 
     def _drop(self, job: Job) -> None:
         self._committer.counters.rejected += 1
-        self._committer.on_dropped(_item(job))
+        self._committer.port.dropped(_item(job))
 
     async def _is_gone(self, job: Job) -> bool:
         """Locked for a while, or not there at all: a standby that took over may not have had it."""
@@ -236,7 +236,7 @@ class Calls:
                 raise _TryAgain(str(error)) from None
             raise
         except Disconnected as gone:
-            self._committer.on_reconnect()  # it may have been committed: then the next try finds the step closed
+            self._committer.port.reconnected()  # it may have been committed: then the next try finds the step closed
             raise _TryAgain(str(gone)) from None
         else:
             self._committer.committed(plan)
@@ -316,7 +316,7 @@ def _item(job: Job) -> Item:
 
 
 def _answered(decision: Decision) -> dict[str, bytes]:
-    """What steps have answered in this transaction: no read can find it yet."""
+    """The results of steps in this transaction, which no read can find yet."""
     at_once = [step for step in decision.opened if step.closed and step.behaviour in ANSWERING]
     ended = sorted([*decision.closed, *at_once], key=lambda step: (step.version, step.ordinal))
     return {s.node: s.output for s in ended if s.output is not None and s.status is StepStatus.COMPLETED}

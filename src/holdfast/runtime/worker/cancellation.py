@@ -18,6 +18,7 @@ from holdfast.core.model.decision import Decision
 from holdfast.errors import StoreError
 from holdfast.logs import logger
 from holdfast.runtime.commit.batch import Plan
+from holdfast.runtime.commit.port import NoWorker
 from holdfast.runtime.worker.context import Job
 from holdfast.runtime.worker.executor import Executor
 from holdfast.runtime.worker.wakeups import Notifier
@@ -116,11 +117,16 @@ class Stopping:
             self._executor.pause(lambda job: _call(job) in found.paused)
 
 
-def tell_others(notifier: Notifier, plan: Plan) -> None:
-    """Notify other workers after a commit of a process that runs no handlers."""
-    for id, entry in plan.entries.items():
-        if any(decision.halts or decision.paused or any(_ended(decision)) for decision in entry.decisions):
-            notifier.tell(id)
+class OtherWorkers(NoWorker):
+    """The port of a process that runs no handlers: it notifies the workers of others of stopped work."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
+
+    def committed(self, plan: Plan) -> None:
+        for id, entry in plan.entries.items():
+            if any(decision.halts or decision.paused or any(_ended(decision)) for decision in entry.decisions):
+                self._notifier.tell(id)
 
 
 def _ended(decision: Decision) -> Iterator[str]:

@@ -148,12 +148,12 @@ class Context:
 
     @property
     def input(self) -> Any:
-        """What the instance was started with; every look gives a copy."""
+        """The input of the instance; every look gives a copy."""
         return msgspec.json.decode(self._known.input)
 
     @property
     def results(self) -> Results:
-        """What completed steps answered, by step name: the newest answer of each. A step that was taken back is not
+        """The results of completed steps, by step name: the newest of each. A step that was taken back is not
         among them, nor is one that lies more than 1,000 visits back."""
         return Results({**self._known.results, **(self._job.answered or {})})
 
@@ -168,7 +168,7 @@ class Context:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the instance is found by; every look gives a copy."""
+        """The attributes of the instance, by which it is found; every look gives a copy."""
         return msgspec.json.decode(self._known.attributes or b"{}")
 
     # --- whether to go on ------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def check(job: Job, is_lost: Callable[[Job], bool]) -> None:
 
 
 def check_again(context: Context) -> None:
-    """For a handler whose own call is somewhere else, before that goes there."""
+    """Check the lease again, before a handler calls another service."""
     check(context._job, context._is_lost)  # pyright: ignore[reportPrivateUsage]  # handlers shall not see them
 
 

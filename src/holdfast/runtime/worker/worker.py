@@ -68,14 +68,22 @@ class Worker:
         self._committer = committer
         self._registries = handlers, calls
         self._notifier = notifier
-        self._parking = Parking(lambda: self._session, self._parked, self._look_for_strays)
+        self._parking = Parking(lambda: self._session, self._parked, self.reconnected)
         self._calls = Calls(
             dsn, committer, calls, telemetry, self._is_lost, self._parking.give_back, options.calls, reader
         )  # fmt: skip
         self.executor = Executor(
-            handlers, options.concurrency, self._deliver, telemetry, self._is_lost, self._calls.run, committer.hooks,
-            self._parking.postpone, self._parking.give_back, reader,
-        )  # fmt: skip
+            registry=handlers,
+            concurrency=options.concurrency,
+            deliver=self._deliver,
+            telemetry=telemetry,
+            is_lost=self._is_lost,
+            run_call=self._calls.run,
+            hooks=committer.hooks,
+            postpone=self._parking.postpone,
+            give_back=self._parking.give_back,
+            reader=reader,
+        )
         self._held: dict[tuple[bytes, str], int] = {}  # steps leased to us, by fence
         self._taking_on, self._reopening = asyncio.Lock(), asyncio.Lock()
         self._pause = min(options.scan, options.lease / 3)
@@ -117,11 +125,7 @@ class Worker:
         if await self._may_have_lost_others():
             committer.caution.begin()
         committer.worker = self.lease.id
-        committer.leases = self._leases
-        committer.room = self._room
-        committer.on_dropped = self._let_go
-        self._on_commit_before, committer.on_commit = committer.on_commit, self._on_commit
-        committer.on_reconnect = self._look_for_strays
+        self._port_before, committer.port = committer.port, self
         committer.signals_ready = True
         if self.effects is not None:
             await self.effects.start()
@@ -181,8 +185,6 @@ class Worker:
         self._draining = True
         for registry in self._registries:
             registry.on_added = nobody_asks
-        committer = self._committer
-        committer.room = lambda: 0
         await _end(self._tasks)
         leaving = [] if self.effects is None else [self.effects.stop(self.options.grace)]
         await asyncio.gather(self.executor.stop(self.options.grace), *leaving)
@@ -198,11 +200,9 @@ class Worker:
             await self._free_strays()
         await self._session.close()
         await asyncio.to_thread(self.lease.stop)
+        committer = self._committer
         committer.worker = None
-        committer.leases = lambda _: False
-        committer.on_dropped = lambda _: None
-        committer.on_commit = self._on_commit_before
-        committer.on_reconnect = lambda: None
+        committer.port = self._port_before
         committer.snapshots.leave_all()
         self._notifier.hint()
 
@@ -252,7 +252,7 @@ class Worker:
 
     # --- the committer's questions and news ------------------------------------------------------------------------
 
-    def _leases(self, dispatch: Dispatch) -> bool:
+    def leases(self, dispatch: Dispatch) -> bool:
         if dispatch.queue not in self._served or self._draining or not self._is_fresh:
             return False
         if len(self._held) >= self._capacity:
@@ -265,10 +265,10 @@ class Worker:
         """Check that the lease is good and that the committer acts under it, not under the one before."""
         return self.lease.is_fresh and self._committer.worker == self.lease.id
 
-    def _room(self) -> int:
+    def room(self) -> int:
         return min(self.options.claim, self._capacity - len(self._held)) if not self._draining else 0
 
-    def _on_commit(self, plan: Plan) -> None:
+    def committed(self, plan: Plan) -> None:
         """Turn steps leased to us into jobs, and hint at work for other workers."""
         for id, entry in plan.entries.items():
             for decision in entry.decisions:
@@ -320,15 +320,25 @@ class Worker:
         self._held[instance.id, dispatch.path] = dispatch.fence
         self.executor.add(
             Job(
-                instance.id, instance.org, instance.flow, dispatch.path, token.hop, dispatch.step, dispatch.fence,
-                dispatch.calls, program.places[dispatch.node], dispatch.input, instance.trace, plan.worker,
+                instance=instance.id,
+                org=instance.org,
+                flow=instance.flow,
+                path=dispatch.path,
+                hop=token.hop,
+                step=dispatch.step,
+                fence=dispatch.fence,
+                calls=dispatch.calls,
+                place=program.places[dispatch.node],
+                input=dispatch.input,
+                trace=instance.trace,
+                holder=plan.worker,
             )
-        )  # fmt: skip
+        )
 
     def _deliver(self, item: Item) -> None:
         self._committer.add(item)
 
-    def _let_go(self, item: Item) -> None:
+    def dropped(self, item: Item) -> None:
         """Forget the held token of a dropped result, unless it has a newer fence."""
         signal = item.signal
         if isinstance(signal, WorkDone | WorkFailed | CallDue):
@@ -371,7 +381,8 @@ class Worker:
         self._committer.snapshots.leave_all()
         self.wake()
 
-    def _look_for_strays(self) -> None:
+    def reconnected(self) -> None:
+        """Look in the next scan for steps leased to us that are no job."""
         self._strays = True
         self._wake.set()
 
@@ -429,7 +440,7 @@ class Worker:
 
     async def _claim(self) -> None:
         while not self._draining and self._is_fresh:
-            limit = self._room()
+            limit = self.room()
             if limit <= 0:
                 self._is_full = True
                 return
@@ -462,10 +473,20 @@ class Worker:
             return
         self.executor.add(
             Job(
-                work.instance, work.org, program.name, work.path, work.hop, work.step, work.fence, work.calls, place,
-                work.input, work.trace, worker,
+                instance=work.instance,
+                org=work.org,
+                flow=program.name,
+                path=work.path,
+                hop=work.hop,
+                step=work.step,
+                fence=work.fence,
+                calls=work.calls,
+                place=place,
+                input=work.input,
+                trace=work.trace,
+                holder=worker,
             )
-        )  # fmt: skip
+        )
 
     async def _reopen(self) -> Session:
         """The session, a new one if it is out of step."""

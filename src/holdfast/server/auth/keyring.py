@@ -102,7 +102,17 @@ class Keyring:
         lifetime: float | None = None,
         by: str | None = None,
     ) -> IssuedKey:
-        new = NewKey(org, name, subject, partition, roles, capabilities, scopes, by, _microseconds(lifetime, 1))
+        new = NewKey(
+            org=org,
+            name=name,
+            subject=subject,
+            partition=partition,
+            roles=roles,
+            capabilities=capabilities,
+            scopes=scopes,
+            created_by=by,
+            lifetime=_microseconds(lifetime, 1),
+        )
         _check(new)
         while True:  # until a free prefix is drawn: the first
             drawn = _draw()

@@ -9,6 +9,7 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from holdfast.errors import Refused
+from holdfast.runtime.people.start_rules import Caller
 from holdfast.runtime.reads.search import InstanceFilter
 from holdfast.server.access.scopes import Scope, needs
 from holdfast.server.access.visibility import CurrentSight, Sight
@@ -105,10 +106,12 @@ async def start_instance(
         version=wish.version,
         business_key=wish.business_key,
         attributes=wish.attributes,
-        by=sight.identity.subject,
-        capabilities=await sight.acting(wish.flow, wish.version),
-        partition_id=sight.identity.partition or None,
-        correlation_id=correlation_id(request),
+        caller=Caller(
+            sight.identity.subject,
+            capabilities=await sight.acting(wish.flow, wish.version),
+            partition=sight.identity.partition or None,
+            correlation=correlation_id(request),
+        ),
     )
     if key is not None:
         sight.check_started(started)

@@ -16,6 +16,7 @@ from holdfast.core.model.signals import SYSTEM
 from holdfast.errors import Conflict
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.people.standing import Standing
+from holdfast.runtime.people.start_rules import Caller
 from holdfast.server.access.identity import Identity
 from holdfast.server.access.rights import acting_words, check_may_cancel, descriptor_for, starting_words
 from holdfast.server.access.scopes import Scope, needs
@@ -86,16 +87,16 @@ async def start(
 ) -> Response:
     sight, patience = await sight_of(request), patience_of(request, wait, prefer)
     engine, identity = sight.engine, sight.identity
-    told: dict[str, Any] = {
-        "by": identity.subject,
-        "capabilities": await starting_words(engine, identity, workflow_id),
-        "partition_id": identity.partition or None,
-        "correlation_id": correlation_id(request),
-    }
+    caller = Caller(
+        identity.subject,
+        capabilities=await starting_words(engine, identity, workflow_id),
+        partition=identity.partition or None,
+        correlation=correlation_id(request),
+    )
     if key is None:
-        found = await engine.start_and_settle(workflow_id, input or {}, timeout=patience.seconds, **told)
+        found = await engine.start_and_settle(workflow_id, input or {}, timeout=patience.seconds, caller=caller)
         return _answer(request, found, patience, 201)
-    started = await engine.start(workflow_id, input or {}, key=key, **told)
+    started = await engine.start(workflow_id, input or {}, key=key, caller=caller)
     sight.check_started(started)
     return _answer(request, await engine.standing(started.id, patience.seconds), patience, 201)
 

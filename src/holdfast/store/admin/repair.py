@@ -60,7 +60,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def list_stuck(errand: Errand, org: str | None, older: float, after: bytes | None, limit: int) -> list[Stuck]:
-    """Of one organisation, or without a name of all."""
+    """List stuck instances of one organisation, or without a name of all."""
     orgs = [name for (name,) in errand.run(_FOLDER, "list_orgs")] if org is None else [org]
     return [
         Stuck(str(id), flow, status, version, moment, msgspec.convert(missing, list[Missing]), error, tenant)
@@ -88,9 +88,20 @@ def lock_instance(errand: Errand, org: str, id: bytes) -> Stored | None:
     (_, _, definition, flow, flow_version, version, status, state, data, reason, entity, parent, token, input,
      now) = found[0]  # fmt: skip
     identity = Instance(
-        id, org, definition.bytes, flow, flow_version, 0, InstanceStatus.PENDING, EMPTY,
-        input.encode() if input.startswith("{") else b"{}", None, entity, parent and parent.bytes, token,
-    )  # fmt: skip
+        id=id,
+        org=org,
+        definition=definition.bytes,
+        flow=flow,
+        flow_version=flow_version,
+        version=0,
+        status=InstanceStatus.PENDING,
+        state=EMPTY,
+        data=input.encode() if input.startswith("{") else b"{}",
+        reason=None,
+        entity_version=entity,
+        parent=parent and parent.bytes,
+        parent_token=token,
+    )
     try:
         known, problem = (read_state(state.encode()) if version else EMPTY), None
     except HoldfastError as unreadable:

@@ -49,9 +49,20 @@ def found_deliveries(result: PGresult) -> dict[tuple[bytes, bytes], dict[bytes, 
     for instance, fact, consumer, name, status, closed, attempts, most, critical, verdict, *rest in rows(result):
         kind, type, mode, code, settled = rest
         found.setdefault((instance, fact), {})[consumer] = Delivery(
-            consumer, name.decode(), status.decode(), closed == b"\1", read_int(attempts), read_int(most),
-            critical == b"\1", _text(verdict), kind.decode(), _text(type), _text(mode), _text(code), settled == b"\1",
-        )  # fmt: skip
+            consumer=consumer,
+            name=name.decode(),
+            status=status.decode(),
+            is_closed=closed == b"\1",
+            attempts=read_int(attempts),
+            most=read_int(most),
+            is_critical=critical == b"\1",
+            verdict=_text(verdict),
+            kind=kind.decode(),
+            type=_text(type),
+            mode=_text(mode),
+            code=_text(code),
+            is_settled=settled == b"\1",
+        )
     return found
 
 

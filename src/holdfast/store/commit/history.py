@@ -32,10 +32,22 @@ async def read_past(session: Session, entries: Sequence[Entry]) -> dict[bytes, l
         at, hop, run, version, ordinal, fence = _NUMBERS(b"".join(numbers))
         past[instance].append(
             PastStep(
-                id, at, hop, run, version, ordinal, fence, node.decode(), path.decode(), kind.decode(), status.decode(),
-                _json(input), _json(output), _json(detail),
+                id=id,
+                at=at,
+                hop=hop,
+                run=run,
+                version=version,
+                ordinal=ordinal,
+                fence=fence,
+                node=node.decode(),
+                path=path.decode(),
+                kind=kind.decode(),
+                status=status.decode(),
+                input=_json(input),
+                output=_json(output),
+                detail=_json(detail),
             )
-        )  # fmt: skip
+        )
     return {entry.before.id: with_decisions(past[entry.before.id], entry.decisions) for entry in entries}
 
 
@@ -57,9 +69,21 @@ def with_decisions(steps: Sequence[PastStep], decisions: Sequence[Decision]) -> 
 def past_step(step: Opened, at: int, status: str | None = None, output: bytes | None = None) -> PastStep:
     """Build a past step from its opening; `status` and `output` replace those of the opening."""
     return PastStep(
-        step.id, at, step.hop, step.run, step.version, step.ordinal, step.fence, step.node, step.path, step.kind,
-        status or step.status, step.input, step.output if output is None else output, step.detail,
-    )  # fmt: skip
+        id=step.id,
+        at=at,
+        hop=step.hop,
+        run=step.run,
+        version=step.version,
+        ordinal=step.ordinal,
+        fence=step.fence,
+        node=step.node,
+        path=step.path,
+        kind=step.kind,
+        status=status or step.status,
+        input=step.input,
+        output=step.output if output is None else output,
+        detail=step.detail,
+    )
 
 
 async def was_taken_back(session: Session, instance: bytes) -> bool:

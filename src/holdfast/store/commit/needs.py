@@ -98,7 +98,17 @@ def _kept(
     who = SYSTEM if actor is None else _decode_actor(actor[1:])
     body = None if payload is None else payload[1:]
     meant = None if node is None else node.decode()
-    return KeptEvent(id, event.decode(), body, who, token.decode(), kept_at, until, from_inbox, meant)
+    return KeptEvent(
+        id=id,
+        event=event.decode(),
+        payload=body,
+        actor=who,
+        token=token.decode(),
+        kept_at=kept_at,
+        expires_at=until,
+        from_inbox=from_inbox,
+        node=meant,
+    )
 
 
 async def take_idle_work(session: Session, instance: bytes, paths: Iterable[str]) -> frozenset[str]:

@@ -79,13 +79,24 @@ async def claim_work(session: Session, queues: Sequence[str], limit: int, worker
     results = await session.once(PIN, SQL.claim_work.arrays([queues], limit, worker))
     return [
         ClaimedWork(
-            instance, path.decode(), step, read_int(fence), node.decode(), input[1:], read_int(calls), read_int(hop),
-            definition, org.decode(), None if trace is None else trace.decode(),
-            read_int(version), unrun == b"\1",
+            instance=instance,
+            path=path.decode(),
+            step=step,
+            fence=read_int(fence),
+            node=node.decode(),
+            input=input[1:],
+            calls=read_int(calls),
+            hop=read_int(hop),
+            definition=definition,
+            org=org.decode(),
+            trace=None if trace is None else trace.decode(),
+            version=read_int(version),
+            unrun=unrun == b"\1",
         )
-        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, version, unrun
-        in rows(results[1])
-    ]  # fmt: skip
+        for instance, path, step, fence, node, input, calls, hop, definition, org, trace, version, unrun in rows(
+            results[1]
+        )
+    ]
 
 
 async def reclaim_work(session: Session, limit: int) -> tuple[int, list[Takeover]]:
@@ -196,7 +207,7 @@ async def list_unserved(session: Session, most: int) -> list[tuple[str, int, flo
 
 
 class Waiting(NamedTuple):
-    """What waits in the whole installation, each counted up to a limit."""
+    """The backlog of the whole installation, each figure counted up to a limit."""
 
     signals: int  # in the queue
     effects: int  # for their next delivery

@@ -40,11 +40,20 @@ async def list_workers(session: Session, limit: int) -> list[WorkerProcess]:
         handlers, operations, queues, apps = _apart(msgspec.json.decode(served[1:], type=list[str]))
         found.append(
             WorkerProcess(
-                str(UUID(bytes=id)), host.decode(), read_int(pid), version.decode(), handlers, operations, queues, apps,
-                to_datetime(read_int(started)), to_datetime(read_int(lease)),
-                None if stopped is None else to_datetime(read_int(stopped)), alive == b"\1",
+                id=str(UUID(bytes=id)),
+                host=host.decode(),
+                pid=read_int(pid),
+                version=version.decode(),
+                handlers=handlers,
+                operations=operations,
+                queues=queues,
+                apps=apps,
+                started_at=to_datetime(read_int(started)),
+                lease_until=to_datetime(read_int(lease)),
+                stopped_at=None if stopped is None else to_datetime(read_int(stopped)),
+                alive=alive == b"\1",
             )
-        )  # fmt: skip
+        )
     return found
 
 

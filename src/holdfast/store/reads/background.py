@@ -1,4 +1,4 @@
-"""What a call may ask about its instance: what it was started with, and what its steps have answered since."""
+"""The background of a call: the input of its instance, and the results of its steps."""
 
 from __future__ import annotations
 

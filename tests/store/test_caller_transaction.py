@@ -21,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
+import holdfast
 from holdfast.doors.saga import Flow
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.runtime.engine.sync import SyncEngine
@@ -34,7 +35,7 @@ class Address(NamedTuple):
     """Of a database that may not be the engine's, with the loop its async connections live in."""
 
     dsn: str
-    run: Callable[[Any], Any]
+    wait_for: Callable[[Any], Any]
 
 
 class Caller(msgspec.Struct):
@@ -51,9 +52,9 @@ def by_psycopg(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
 
 
 def by_async_psycopg(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
-    conn = engine.run(psycopg.AsyncConnection.connect(engine.dsn))
-    stack.callback(lambda: engine.run(conn.close()))
-    return Caller(conn, lambda: engine.run(conn.commit()), lambda: engine.run(conn.rollback()))
+    conn = engine.wait_for(psycopg.AsyncConnection.connect(engine.dsn))
+    stack.callback(lambda: engine.wait_for(conn.close()))
+    return Caller(conn, lambda: engine.wait_for(conn.commit()), lambda: engine.wait_for(conn.rollback()))
 
 
 def database_of(engine: SyncEngine | Address, stack: ExitStack) -> sqlalchemy.Engine:
@@ -77,21 +78,21 @@ def async_database_of(engine: SyncEngine | Address, stack: ExitStack) -> AsyncEn
     database = create_async_engine(
         "postgresql+psycopg://", async_creator=lambda: psycopg.AsyncConnection.connect(engine.dsn)
     )
-    stack.callback(lambda: engine.run(database.dispose()))
+    stack.callback(lambda: engine.wait_for(database.dispose()))
     return database
 
 
 def by_async_sqlalchemy_connection(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     conn = async_database_of(engine, stack).connect()
-    engine.run(conn.__aenter__())
-    stack.callback(lambda: engine.run(conn.close()))
-    return Caller(conn, lambda: engine.run(conn.commit()), lambda: engine.run(conn.rollback()))
+    engine.wait_for(conn.__aenter__())
+    stack.callback(lambda: engine.wait_for(conn.close()))
+    return Caller(conn, lambda: engine.wait_for(conn.commit()), lambda: engine.wait_for(conn.rollback()))
 
 
 def by_async_sqlalchemy_session(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
     session = AsyncSession(async_database_of(engine, stack))
-    stack.callback(lambda: engine.run(session.close()))
-    return Caller(session, lambda: engine.run(session.commit()), lambda: engine.run(session.rollback()))
+    stack.callback(lambda: engine.wait_for(session.close()))
+    return Caller(session, lambda: engine.wait_for(session.commit()), lambda: engine.wait_for(session.rollback()))
 
 
 def by_django(engine: SyncEngine | Address, stack: ExitStack) -> Caller:
@@ -171,7 +172,11 @@ def count(engine: SyncEngine, question: str, about: str) -> int:
 
 def test_a_start_keeps_what_it_is_found_by(engine: SyncEngine, caller: Caller, key: str) -> None:
     started = engine.start(
-        "order", {}, attributes={"customer": key}, partition_id="north", correlation_id="c-1", conn=caller.conn
+        "order",
+        {},
+        attributes={"customer": key},
+        caller=holdfast.Caller(partition="north", correlation="c-1"),
+        conn=caller.conn,
     )
     assert engine.list(attributes={"customer": key}).items == []
     caller.commit()
@@ -308,17 +313,17 @@ def test_a_flow_that_only_the_database_could_miss_is_not_found(engine: SyncEngin
 
     verbs = BorrowedVerbs(engine.org)
     with pytest.raises(NotFound) as refusal:
-        engine.run(verbs.start(caller.conn, Gone(), b"{}", None, None, None))
+        engine.wait_for(verbs.start(caller.conn, Gone(), b"{}", None, None, None))
     assert refusal.value.code == "FLOW_UNKNOWN"
 
 
 def test_the_database_checks_what_the_engine_did_not(engine: SyncEngine, caller: Caller) -> None:
-    verbs, definition = BorrowedVerbs(engine.org), engine.run(find(engine))
+    verbs, definition = BorrowedVerbs(engine.org), engine.wait_for(find(engine))
     with pytest.raises(PayloadError):
-        engine.run(verbs.start(caller.conn, definition, b'"' + b"x" * 2_100_000 + b'"', None, None, None))
+        engine.wait_for(verbs.start(caller.conn, definition, b'"' + b"x" * 2_100_000 + b'"', None, None, None))
     caller.rollback()
     with pytest.raises(Refused) as refusal:
-        engine.run(verbs.start(caller.conn, definition, b"{}", "", None, None))
+        engine.wait_for(verbs.start(caller.conn, definition, b"{}", "", None, None))
     assert refusal.value.code == "ARGUMENT_INVALID"
     caller.rollback()
     id = resting(engine)
@@ -353,7 +358,7 @@ def test_a_database_without_holdfast_is_told_by_name(
         admin = stack.enter_context(psycopg.connect(holdfast_server, autocommit=True))
         admin.execute(f"create database {name}")
         stack.callback(lambda: admin.execute(f"drop database {name} with (force)"))
-        address = Address(make_conninfo(engine.dsn, dbname=name), engine.run)
+        address = Address(make_conninfo(engine.dsn, dbname=name), engine.wait_for)
         if is_older:
             with psycopg.connect(address.dsn) as conn:
                 conn.execute("create schema holdfast")
