@@ -211,11 +211,22 @@ async def note_reach(session: Session, consumer: bytes, *, reached: bool, rechec
 
 
 async def list_consumers(
-    session: Session, org: str, environment: str | None, after: tuple[str, str] | None, limit: int
+    session: Session,
+    org: str,
+    environment: str | None,
+    after: tuple[str, str] | None,
+    limit: int,
+    name: str | None = None,
 ) -> list[ConsumerState]:
     start = "" if after is None else "/".join(after)
-    results = await session.once(PIN, SQL.list_consumers.one(org, environment, start, COUNTED + 1, limit))
+    results = await session.once(PIN, SQL.list_consumers.one(org, environment, start, COUNTED + 1, limit, name))
     return [_state(row) for row in rows(results[1])]
+
+
+async def read_consumer(session: Session, org: str, environment: str, name: str) -> ConsumerState | None:
+    """One consumer with its lag."""
+    found = await list_consumers(session, org, environment, None, 1, name)
+    return found[0] if found else None
 
 
 async def list_behind(session: Session, most: int) -> list[Behind]:

@@ -95,6 +95,11 @@ async def claim_deliveries(
     return sorted(claimed, key=lambda c: (c.key.fact.at, c.seq, c.ordinal))
 
 
+async def read_clock(session: Session) -> int:
+    [result] = await session.once(SQL.read_clock.one())
+    return read_int(result.get_value(0, 0) or b"")
+
+
 async def read_next_due(session: Session, consumers: Sequence[bytes]) -> Mapping[bytes, float]:
     """Seconds until the first fact of each consumer is due; those without any are left out."""
     if not consumers:
@@ -138,11 +143,28 @@ async def _move(session: Session, claims: Sequence[Claimed], back: int, delay: i
     return _changed([c.key for c in claims], rows(results[1]))
 
 
-def settle_within(
-    org: str, environment: str, consumer: str, ack: str, verdict: str | None, event: str | None, payload: bytes | None
-) -> Query:
-    """Settle a fact in the transaction that processed it; answers false where it was settled before."""
-    return SQL.settle_delivery.one(consumer, ack, environment, verdict, event, payload, org)
+class Settlement(msgspec.Struct, frozen=True):
+    """An answer that is stored in the transaction that processed its fact."""
+
+    org: str
+    environment: str
+    consumer: str
+    ack: str
+    message: str | None = None
+    verdict: str | None = None
+    event: str | None = None  # the next one
+    payload: bytes | None = None
+
+    def query(self) -> Query:
+        """Settle the fact; the answer is false where it was settled before."""
+        return SQL.settle_delivery.one(
+            self.consumer, self.ack, self.message, self.environment, self.verdict, self.event, self.payload, self.org
+        )
+
+
+async def is_there(session: Session, key: DeliveryKey) -> bool:
+    results = await session.once(PIN, SQL.find_delivery.one(*key.row()))
+    return results[1].ntuples > 0
 
 
 async def list_open_deliveries(
