@@ -43,7 +43,7 @@ format: $(DEV) ## Let ruff rewrite what it can
 bench: $(DEV) ## Measure against the bars; writes build/bench.json and the figures in docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-load: $(DEV) ## 200 clients for 30 s against a server and a worker; fails on a 5xx, a wrong step, a history out of order, growth
+load: $(DEV) ## 200 clients for 30 s against a server and a worker; fails on a 5xx, a wrong step, a history or stream out of order, growth
 	@$(BIN)/python -m benchmarks.load $(ARGS)
 
 faults: properties ## The proof: long properties, then kills, crashes and freezes; writes build/faults.json, docs/reliability.md

@@ -1,6 +1,7 @@
 """`python -m benchmarks.load`: many clients against a server and a worker that share one database.
 
-It fails when an answer is a 5xx, a finished workflow names the wrong step, a history is out of order, or memory grows.
+It fails when an answer is a 5xx, a finished workflow names the wrong step, a history is out of order, a stream tells
+another story than the trail, or memory grows.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Load(msgspec.Struct):
     wrong: int
     unordered: dict[str, int]
     trails: int
+    followed: int
+    missed: int  # streams that lacked a line, or had it in another place
     memory: dict[str, tuple[float, float]]  # MiB in the second and in the last quarter
     examples: list[str]
 
@@ -65,12 +68,14 @@ class Load(msgspec.Struct):
         found = [f"{count} answers {status}" for status, count in self.failed.items() if status[0] in "05"]
         found += [f"{count} {what} out of order" for what, count in self.unordered.items() if count]
         found += [f"{self.wrong} times a wrong current_step"] if self.wrong else []
+        found += [f"{self.missed} of {self.followed} streams are not the trail"] if self.missed else []
         found += [
             f"the {who} grew from {before:.0f} to {after:.0f} MiB"
             for who, (before, after) in self.memory.items()
             if after > before * GROWTH
         ]
-        return found + ([] if self.finished else ["nothing finished"])
+        found += [] if self.finished else ["nothing finished"]
+        return found + ([] if self.followed else ["no stream was followed"])
 
 
 class Memory:
@@ -124,8 +129,9 @@ def load(dsn: str, *, clients: int, seconds: float, slow: float = 0.0) -> Load:
     statuses: dict[str, int] = answer["statuses"]
     failed = {status: count for status, count in statuses.items() if not status.startswith("2")}
     return Load(
-        sum(statuses.values()), answer["finished"], failed, answer["wrongs"], unordered, trails, held,
-        [*answer["wrong"], *answer["broken"]],
+        sum(statuses.values()), answer["finished"], failed, answer["wrongs"], unordered, trails,
+        answer["followed"], len(answer["missed"]), held,
+        [*answer["wrong"], *answer["missed"][:5], *answer["broken"]],
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ async def answer(engine: Engine) -> None:
     keys = await issue_keys(engine)
     chain = open_chain(AuthSettings(api_keys=True), engine.dsn, listen_host="127.0.0.1", org=engine.org)
     async with chain as authenticate:
-        settings = ServerSettings(rate=0, most_connections_each=1024)
+        settings = ServerSettings(rate=0, most_connections_each=1024, most_streams_each=64)
         await serve(create_app(engine, settings, authenticate=authenticate), keys=keys)
 
 

@@ -67,6 +67,30 @@ def test_numbers_of_an_expression_do_not_grow_without_end(operator: str) -> None
             continue
 
 
+def test_large_values_are_compared_soon() -> None:
+    """A hundred ways out of one step, each with ten comparisons of two megabytes that differ at their end."""
+    rows = [{"a": n, "b": [1, 2, 3]} for n in range(30_000)]
+    scope = {"input": {"rows": rows, "other": [*[dict(row) for row in rows[:-1]], {}], "item": {"a": -1}}}
+    for text in ("input.rows == input.other", "input.item in input.rows"):
+        expression = compile_expression(" || ".join([text] * 10))
+        assert [expression.evaluate(scope) for _ in range(100)] == [False] * 100
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ([1], [True], False), ([1], [1.0], True), ({"a": [False]}, {"a": [0]}, False), ({"a": [0.0]}, {"a": [0]}, True),
+        ([[1], {}], [[1], {}], True), ([1, 2], [1], False), ({"a": None}, {}, False), ([], {}, False),
+        ([None], [False], False), (["1"], [1], False),
+    ],
+)  # fmt: skip
+def test_values_are_compared_by_type_at_any_depth(left: object, right: object, same: bool) -> None:
+    scope = {"input": {"left": left, "right": right, "all": [0, right, "x"]}}
+    assert compile_expression("input.left == input.right").evaluate(scope) is same
+    assert compile_expression("input.right == input.left").evaluate(scope) is same
+    assert compile_expression("input.left in input.all").evaluate(scope) is same
+
+
 def doubling(levels: int) -> str:
     first = "a0: &a0 [x, x]\n"
     return first + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, levels))

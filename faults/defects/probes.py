@@ -59,10 +59,17 @@ class Held:
 
     async def handle(self, ctx: Context, data: Any) -> int:
         self.out[ctx.attempt].set()
-        while not self.go[ctx.attempt].is_set():
-            self.told_lost = self.told_lost or (ctx.attempt == 1 and ctx.lost)
-            await asyncio.sleep(0.005)
+        try:
+            while not self.go[ctx.attempt].is_set():
+                self._look(ctx)
+                await asyncio.sleep(0.005)
+        except asyncio.CancelledError:  # it is told by a cancel, which may come before the next look
+            self._look(ctx)
+            raise
         return ctx.attempt
+
+    def _look(self, ctx: Context) -> None:
+        self.told_lost = self.told_lost or (ctx.attempt == 1 and ctx.lost)
 
 
 async def _result(stage: Stage, id: str) -> Any:

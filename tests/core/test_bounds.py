@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from core_graphs import call, edge, end, join, line, program, split, state, task
 from core_run import Run
@@ -145,3 +146,19 @@ def test_size_and_depth() -> None:
     levels = b"[" * 130 + b"]" * 130
     assert (is_deep(levels, 128), is_deep(levels, 130)) == (True, False)
     assert not is_deep(b'["' + b"[" * 500 + b'"]', 128)
+
+
+def test_the_record_of_many_conditions_that_read_much_is_bounded() -> None:
+    """Each would store a copy of what it reads: here a hundred megabytes."""
+    wanted = " || ".join(f"input.f{n} == 'y'" for n in range(8))
+    ways = [edge("choose", "end", when=wanted, priority=n) for n in range(300)]
+    run = Run(program([Node(id="choose", kind="condition"), end()], [*ways, edge("choose", "end", priority=999)]))
+    run.start({f"f{n}": "x" * 40_000 for n in range(8)})
+    closing = run.row("choose").closing
+    assert run.status == "completed"
+    assert closing is not None
+    assert len(closing) < 250_000
+    evaluated = msgspec.json.decode(closing)["evaluated"]
+    assert len(evaluated) == 300
+    assert evaluated[0]["variables"]["input.f7"] == {"omitted": "text", "length": 40_000}
+    assert evaluated[-1]["variables"] == {}

@@ -176,15 +176,16 @@ async def test_an_outcome_under_an_old_fence_does_not_count(
         [(target, _)] = (await outbox.list_targets(session, "webhook")).items()
         [old] = await outbox.claim_effects(session, [("webhook", target, 5, "")], 5, 5, zombie, 30)
         assert await outbox.claim_effects(session, [("webhook", target, 5, "")], 5, 5, b"y" * 16, 30) == []
-        assert await outbox.reclaim_effects(session, 10) == 1  # nobody has heard of this worker's lease
+        assert len(await outbox.reclaim_effects(session, 10)) == 1  # nobody has heard of this worker's lease
         [new] = await outbox.claim_effects(session, [("webhook", target, 5, "")], 5, 5, b"y" * 16, 30)
         assert new.row.fence > old.row.fence
         late = FinishedEffect(old.row, zombie, "completed", 0, b"{}", None, None)
-        assert await outbox.finish_effects(session, [late]) == 0
+        assert await outbox.finish_effects(session, [late]) == []
         assert statuses(evidence) == {"processing": 1}
         good = FinishedEffect(new.row, b"y" * 16, "completed", 0, b"{}", None, None)
-        assert await outbox.finish_effects(session, [good, late]) == 1
-        assert await outbox.finish_effects(session, [good]) == 0
+        [counted] = await outbox.finish_effects(session, [good, late])
+        assert (counted.id, counted.fence) == (new.row.id, new.row.fence)
+        assert await outbox.finish_effects(session, [good]) == []
     finally:
         await session.close()
     assert statuses(evidence) == {"completed": 1}

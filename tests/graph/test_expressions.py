@@ -206,6 +206,29 @@ def test_the_audit_record_holds_values_and_chosen_edges() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("x" * 2_000, "text"),
+        (["x"] * 2_000, "list"),
+        ([{"a": {"b": "x" * 400}}] * 3, "list"),
+        ({f"k{n}": 1 for n in range(500)}, "object"),
+        ([[]] * 2_000, "list"),
+    ],
+)
+def test_the_audit_record_tells_of_large_values_how_large_they_are(value: Any, kind: str) -> None:
+    """Otherwise each condition stores a copy of all it reads."""
+    expression = compile_expression("input.large != null && input.small == 1")
+    record = expression.record({"input": {"large": value, "small": 1}}, True, ())
+    assert record["variables"] == {"input.large": {"omitted": kind, "length": len(value)}, "input.small": 1}
+
+
+@pytest.mark.parametrize("value", ["x" * 900, ["x"] * 100, {"a": [1, 2.5, None, True]}, None, 1e308, [], {}])
+def test_the_audit_record_holds_values_of_common_size(value: Any) -> None:
+    expression = compile_expression("input.value != null")
+    assert expression.record({"input": {"value": value}}, True, ())["variables"] == {"input.value": value}
+
+
+@pytest.mark.parametrize(
     ("text", "kind"),
     [
         ("entity.total", "number"),

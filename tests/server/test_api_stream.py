@@ -94,3 +94,26 @@ async def test_a_line_written_behind_the_place_a_stream_has_come_to_is_sent(serv
     assert [await anext(again) for _ in second] == second
     await stream.aclose()
     await again.aclose()
+
+
+async def test_what_ends_while_a_stream_reads_is_sent(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instance ends between the page that the stream reads and the next look at its status."""
+    engine: Engine = server.engine.for_org("acme")
+    await engine.publish(Flow("waits").wait_event("one", "go").build())
+    id = UUID((await engine.start("waits", {})).id)
+    await server.engine.drain(timeout=30)
+    read, pages = engine.events, 0
+
+    async def events(*args: Any, **options: Any) -> Any:
+        nonlocal pages
+        found, pages = await read(*args, **options), pages + 1
+        if pages == 1:
+            await engine.signal(str(id), "go")
+            await server.engine.drain(timeout=30)
+        return found
+
+    monkeypatch.setattr(engine, "events", events)
+    async with asyncio.timeout(30):
+        told = [event async for event in follow(engine, id, None, 30.0)]
+    assert told == await read(str(id))
+    assert told[-1].type == "instance_completed"

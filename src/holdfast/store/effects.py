@@ -61,6 +61,29 @@ class FinishedEffect(msgspec.Struct, frozen=True, gc=False):
     output: bytes | None = None
 
 
+class CountedOutcome(msgspec.Struct, frozen=True, gc=False):
+    """An outcome that was stored under its lease; of a failed attempt it has the place."""
+
+    id: bytes
+    fence: int
+    awaited: bool
+    flow: str | None
+    step: str | None
+
+
+class LostDelivery(msgspec.Struct, frozen=True, gc=False):
+    """An effect whose worker is lost, or whose attempt has run out of time."""
+
+    id: bytes
+    instance: bytes
+    org: str
+    kind: str
+    target: str
+    attempts: int
+    flow: str
+    step: str | None
+
+
 class Effect(msgspec.Struct, frozen=True):
     """One effect as a user sees it."""
 
@@ -131,21 +154,33 @@ async def claim_effects(
     ]
 
 
-async def finish_effects(session: Session, finished: Sequence[FinishedEffect]) -> int:
-    """Store many outcomes in one commit and return how many counted. An outcome whose lease has passed on does not."""
+async def finish_effects(session: Session, finished: Sequence[FinishedEffect]) -> list[CountedOutcome]:
+    """Store many outcomes in one commit and return those that counted: their lease was good."""
     batch = [
         (f.row.instance, f.row.instance[15], f.row.created_at, f.row.id, f.row.fence, f.worker, f.status, f.delay,
          f.evidence, f.error, f.output)
         for f in sorted(finished, key=lambda f: (f.row.instance, f.row.id))
     ]  # fmt: skip
     results = await session.once(PIN, SQL.finish_effects.rows(batch))
-    return results[1].ntuples
+    return [
+        CountedOutcome(id, read_int(fence), awaited == b"\1", _text(flow), _text(step))
+        for id, fence, awaited, flow, step in rows(results[1])
+    ]
 
 
-async def reclaim_effects(session: Session, limit: int) -> int:
-    """Free the effects of dead workers and of attempts past their deadline; how many."""
+async def reclaim_effects(session: Session, limit: int) -> list[LostDelivery]:
+    """Free the effects of dead workers and of attempts past their deadline."""
     results = await session.once(PIN, SQL.reclaim_effects.one(limit))
-    return results[1].ntuples
+    return [
+        LostDelivery(
+            id, instance, org.decode(), kind.decode(), target.decode(), read_int(attempts), flow.decode(), _text(step)
+        )
+        for id, instance, org, kind, target, attempts, flow, step in rows(results[1])
+    ]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
 
 
 async def list_claimed(session: Session, worker: bytes) -> list[EffectKey]:

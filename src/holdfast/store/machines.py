@@ -73,6 +73,12 @@ async def read_machine_instance(session: Session, org: str, id: bytes) -> Machin
     return None
 
 
+async def list_machine_names(session: Session, org: str, definition: str) -> list[str]:
+    """The names of the machines of a definition, one per environment."""
+    results = await session.once(SQL.use_worker.one(), SQL.list_machine_names.one(org, definition))
+    return [name.decode() for (name,) in rows(results[1])]
+
+
 async def read_answer(session: Session, org: str, instance: bytes, key: str) -> bytes | None:
     """The answer that a trigger got under its request id."""
     query = SQL.read_answer.one(instance, instance[15], key, org)

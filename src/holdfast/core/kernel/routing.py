@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from holdfast.core.kernel.builder import Turn, encode
 from holdfast.core.model.program import Place, Way
+
+MOST_VALUED: Final = 100  # evaluations of one choice that are recorded with the values they read
 
 Records = list[dict[str, Any]]
 
@@ -48,7 +50,8 @@ def _holds(way: Way, namespaces: dict[str, Any], records: Records, is_passable: 
     if way.when is None:
         return True
     result = way.when.evaluate(namespaces)
-    records.append(way.when.record(namespaces, result, [way.id] if result is True and is_passable else []))
+    chosen = [way.id] if result is True and is_passable else []
+    records.append(way.when.record(namespaces, result, chosen, has_values=len(records) < MOST_VALUED))
     return result is True
 
 

@@ -115,19 +115,18 @@ def shift(turn: Turn, path: str, arrival: Arrival, raw: bytes | None, way: Way, 
     token = turn.tokens.pop(path)
     place = turn.program.places[token.node]
     turn.chain = 0
-    sent = None if raw is None else _sent(turn, raw)
-    if sent is not None:
-        turn.take_signed(sent)
+    sent = _sent(turn, raw)
+    turn.take_signed(sent)
     _record(turn, path, token, place, arrival, sent, way, records)
     turn.end_waits(path, token)
     turn.arrival = arrival
-    turn.moves.append(Move(path, token.hop + 1, way.target, sent or NULL, 0, place.id, "event", fence=token.fence))
+    turn.moves.append(Move(path, token.hop + 1, way.target, sent, 0, place.id, "event", fence=token.fence))
     walk(turn)
     turn.arrival = None
 
 
 def _record(
-    turn: Turn, path: str, token: Token, place: Place, arrival: Arrival, sent: bytes | None, way: Way,
+    turn: Turn, path: str, token: Token, place: Place, arrival: Arrival, sent: bytes, way: Way,
     records: Records | None,
 ) -> None:  # fmt: skip
     told = {"event": arrival.event} | ({"timeout": True} if arrival.by_timeout else {})

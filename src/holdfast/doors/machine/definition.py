@@ -6,6 +6,8 @@ import json
 from functools import cached_property
 from typing import Any, Final, Self, cast
 
+import msgspec
+
 from holdfast.doors.machine.building import build_blueprint, build_policy
 from holdfast.doors.machine.chart import to_chart
 from holdfast.doors.machine.format import BLUEPRINT, POLICY
@@ -16,7 +18,6 @@ from holdfast.doors.machine.problems import REMEDIES, Findings, Problem, refuse
 from holdfast.doors.machine.reading import Document, Written, read_document
 from holdfast.doors.machine.rules import check_blueprint
 from holdfast.doors.shapes import Field, Fields, Items
-from holdfast.errors import DefinitionError
 from holdfast.graph.checks.check import check
 from holdfast.graph.model import Graph, dump_graph
 from holdfast.payloads import hash_json
@@ -89,20 +90,13 @@ class MachineDefinition:
         return json.dumps(ordered, indent=2, ensure_ascii=False) + "\n"
 
 
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The outcome of reading: the model as far as it could be read, and every problem."""
 
-    def __init__(
-        self,
-        blueprint: Blueprint | None,
-        policy: Policy | None,
-        documents: dict[str, Any],
-        problems: tuple[Problem, ...],
-    ) -> None:
-        self.blueprint = blueprint
-        self.policy = policy
-        self.documents = documents
-        self.problems = problems
+    blueprint: Blueprint | None
+    policy: Policy | None
+    documents: dict[str, Any]
+    problems: tuple[Problem, ...]
 
 
 def read_machine(blueprint: Written, policy: Written | None = None, files: tuple[str, str] = FILES) -> Found:
@@ -190,14 +184,20 @@ def _ordered(shape: Any, value: Any) -> Any:
             given = cast(dict[str, Any], value)
             return {key: _ordered(field, given[key]) for key, field in shape.table.items() if key in given}
         case _:
-            return value
+            return _by_name(value)
+
+
+def _by_name(value: Any) -> Any:
+    """Sort the keys of objects that the format does not know: the store keeps them in an order of its own."""
+    if isinstance(value, dict):
+        return {key: _by_name(item) for key, item in sorted(cast(dict[str, Any], value).items())}
+    return [_by_name(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
 
 
 def require_policy_target(policy: Written) -> str:
-    """Read the name of the machine that a policy is for."""
+    """Read a sound policy for the name of the machine it is for."""
     found = read_policy(policy)
     refuse(found.problems)
-    target = None if found.policy is None else found.policy.definition
-    if target is None:
-        raise DefinitionError("The policy names no machine.", code="MACHINE_KEY_MISSING", place="for")
-    return target
+    assert found.policy is not None, "refused otherwise"
+    assert found.policy.definition is not None, "refused otherwise"
+    return found.policy.definition

@@ -17,9 +17,13 @@ _SUCCESS: Final = "success"
 
 def check_policy(policy: Policy, findings: Findings) -> None:
     """Report the rules that the policy breaks beside any blueprint."""
-    repeated(((each.code, ("params", each.index, "code")) for each in policy.params), "DUPLICATE_PARAM", findings)
     repeated(
-        ((each.state, ("timeouts", each.index, "state")) for each in policy.timeouts), "DUPLICATE_TIMEOUT", findings
+        ((each.code, ("params", each.index, "code")) for each in policy.params), "MACHINE_DUPLICATE_PARAM", findings
+    )
+    repeated(
+        ((each.state, ("timeouts", each.index, "state")) for each in policy.timeouts),
+        "MACHINE_DUPLICATE_TIMEOUT",
+        findings,
     )
     known = {each.code for each in policy.params} if policy.has_all_params else None
     for rule in policy.rules:
@@ -63,7 +67,7 @@ def check_pair(blueprint: Blueprint, policy: Policy, findings: Findings) -> None
         _check_rule(rule, blueprint, entries, findings)
     for timeout in policy.timeouts:
         _check_timeout(timeout, blueprint, entries, findings)
-    if blueprint.has_all_states and blueprint.has_all_events and blueprint.has_all_transitions:
+    if entries.is_whole:
         _check_reach(policy, blueprint, entries, findings)
 
 
@@ -89,7 +93,7 @@ def _is_known(state: str, path: Path, blueprint: Blueprint, entries: Entries, fi
 def _check_rule(rule: PolicyRule, blueprint: Blueprint, entries: Entries, findings: Findings) -> None:
     path: Path = ("rules", rule.index)
     is_known = _is_known(rule.state, path, blueprint, entries, findings)
-    taken = entries.leaving.get(rule.state) if is_known else None
+    taken = entries.leaving[rule.state] if is_known and entries.is_whole else None
     if rule.via is not None:
         check_event(rule.via, (*path, "via"), blueprint, findings)
     _check_completion(rule.complete, path, taken, blueprint, findings)
@@ -106,7 +110,7 @@ def _check_completion(
             continue
         place = (*path, "complete", key)
         event = check_event(ref, place, blueprint, findings)
-        if event is not None and taken is not None and event not in taken and blueprint.has_all_transitions:
+        if event is not None and taken is not None and event not in taken:
             findings.warn("MACHINE_COMPLETE_UNTAKEN", place, f"No transition leaves this state on {event!r}.")
 
 
@@ -135,7 +139,8 @@ def _check_timeout(timeout: Timeout, blueprint: Blueprint, entries: Entries, fin
     if timeout.event is None:
         return
     event = check_event(timeout.event, (*path, "timeout_event"), blueprint, findings)
-    if event is not None and is_known and event not in entries.leaving[timeout.state] and blueprint.has_all_transitions:
+    is_certain = is_known and entries.is_whole and event is not None
+    if is_certain and event not in entries.leaving[timeout.state]:
         message = f"No transition leaves {timeout.state!r} on {event!r}."
         findings.add("MACHINE_TIMEOUT_UNTAKEN", (*path, "timeout_event"), message)
 
@@ -144,10 +149,11 @@ def _check_reach(policy: Policy, blueprint: Blueprint, entries: Entries, finding
     """Warn of rules that no transition can bring to bear."""
     used = {rule.index for rules in winners(policy, blueprint, entries).values() for rule in rules.values()}
     for rule in policy.rules:
-        if rule.state in entries.states and rule.index not in used:
-            via = None if rule.via is None else blueprint.event(rule.via)
+        via = None if rule.via is None else blueprint.event(rule.via)
+        is_known = rule.state in entries.states and (rule.via is None or via is not None)
+        if is_known and rule.index not in used:
             leading = entries.leading[rule.state]
-            on = "" if rule.via is None else f" on {via or rule.via!r}"
+            on = "" if rule.via is None else f" on {via!r}"
             is_overruled = bool(leading) if rule.via is None else via in leading
             why = "later rules come before it" if is_overruled else f"no transition leads there{on}"
             findings.warn("MACHINE_RULE_UNREACHED", ("rules", rule.index), f"This rule is never used: {why}.")

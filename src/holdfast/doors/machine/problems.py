@@ -63,8 +63,8 @@ REMEDIES: Final[dict[str, str]] = {
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     place: str  # "states[2].name"; "$" for the whole document
-    line: int = 0  # 0: the document came as data, not as text
-    column: int = 0
+    line: int | None = None  # None: the document came as data, not as text
+    column: int | None = None
     code: str
     message: str
     hint: str = ""
@@ -124,7 +124,7 @@ class Findings:
         return tuple(self._problem(each, shown if text is not None else None, at) for each in ordered)
 
     def _problem(self, found: _Found, text: str | None, at: dict[Path, int]) -> Problem:
-        line, column = (0, 0) if text is None else _line(text, _offset(at, found.path))
+        line, column = (None, None) if text is None else _line(text, _offset(at, found.path))
         return Problem(
             file=self.file,
             place=spelled(found.path),

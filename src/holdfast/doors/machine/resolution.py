@@ -6,14 +6,20 @@ from holdfast.doors.machine.model import Blueprint, Policy, PolicyRule
 
 
 class Entries:
-    """The states of a blueprint, with the names of the events that lead to each and that leave it."""
+    """The states of a blueprint, with the names of the events that lead to each and that leave it.
+
+    `is_whole`: no part of the blueprint is missing or leads nowhere, so what is absent here does not exist.
+    """
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.states = {state.name: state for state in reversed(blueprint.states)}
         self.leading: dict[str, set[str]] = {name: set() for name in self.states}
         self.leaving: dict[str, set[str]] = {name: set() for name in self.states}
+        self.is_whole = blueprint.has_all_states and blueprint.has_all_events and blueprint.has_all_transitions
         for transition in blueprint.transitions:
             event = blueprint.event(transition.event)
+            ends = {transition.source, transition.target}
+            self.is_whole &= event is not None and ends <= self.states.keys()
             if event is not None:
                 self.leading.setdefault(transition.target, set()).add(event)
                 self.leaving.setdefault(transition.source, set()).add(event)

@@ -34,7 +34,11 @@ def check_blueprint(blueprint: Blueprint, findings: Findings) -> None:
 
 
 def _check_states(blueprint: Blueprint, findings: Findings) -> None:
-    repeated(((state.name, ("states", state.index, "name")) for state in blueprint.states), "DUPLICATE_STATE", findings)
+    repeated(
+        ((state.name, ("states", state.index, "name")) for state in blueprint.states),
+        "MACHINE_DUPLICATE_STATE",
+        findings,
+    )
     if not blueprint.has_all_states:
         return
     initial = [state for state in blueprint.states if state.is_initial]
@@ -56,14 +60,18 @@ def repeated(named: Iterable[tuple[Hashable, Path]], code: str, findings: Findin
     seen: set[Hashable] = set()
     for name, path in named:
         if name in seen:
-            findings.add(f"MACHINE_{code}", path, f"{name!r} is there twice.")
+            findings.add(code, path, f"There is another {name!r} before this one.")
         seen.add(name)
 
 
 def _check_events(blueprint: Blueprint, findings: Findings) -> None:
     events = blueprint.events
-    repeated(((event.code, ("events", event.index, "code")) for event in events), "DUPLICATE_EVENT_CODE", findings)
-    repeated(((event.name, ("events", event.index, "name")) for event in events), "DUPLICATE_EVENT_NAME", findings)
+    repeated(
+        ((event.code, ("events", event.index, "code")) for event in events), "MACHINE_DUPLICATE_EVENT_CODE", findings
+    )
+    repeated(
+        ((event.name, ("events", event.index, "name")) for event in events), "MACHINE_DUPLICATE_EVENT_NAME", findings
+    )
     for event in events:
         if event.name in RESERVED:
             message = f"{event.name!r} is an event of the engine."

@@ -11,7 +11,9 @@ from typing import Any, Final
 from holdfast.graph.expressions.timestamps import read_moment
 
 OBJECT: Final[type[Any]] = dict
+LIST: Final[type[Any]] = list
 LISTS: Final = frozenset({list, tuple})  # a list literal is a tuple
+WHOLES: Final = frozenset({list, dict})  # values of a scope, which hold no tuples
 NUMBERS: Final = frozenset({int, float})
 
 Order = Callable[[Any, Any], bool]  # one of operator.lt, le, gt, ge
@@ -23,21 +25,23 @@ def is_number(value: Any) -> bool:
 
 def equal(left: Any, right: Any) -> bool:
     """Equality of JSON values, so that 1 equals 1.0 but never true, at any depth."""
+    if type(left) in WHOLES and type(left) is type(right) and left != right:
+        return False  # Python takes 1 for true, so what differs for it differs here: large data is refused in C
+    return _same(left, right)
+
+
+def _same(left: Any, right: Any) -> bool:
     if type(left) in NUMBERS:
         return type(right) in NUMBERS and left == right
     if type(left) in LISTS:
-        return type(right) in LISTS and _equal_lists(left, right)
+        return type(right) in LISTS and len(left) == len(right) and all(map(_same, left, right))
     if type(left) is not type(right):
         return False
-    return _equal_objects(left, right) if type(left) is OBJECT else left == right
+    return _same_objects(left, right) if type(left) is OBJECT else left == right
 
 
-def _equal_lists(left: list[Any], right: list[Any]) -> bool:
-    return len(left) == len(right) and all(map(equal, left, right))
-
-
-def _equal_objects(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    return left.keys() == right.keys() and all(equal(value, right[key]) for key, value in left.items())
+def _same_objects(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
 
 
 def equal_moments(left: Any, right: Any) -> bool:
@@ -48,7 +52,11 @@ def equal_moments(left: Any, right: Any) -> bool:
 
 
 def member(item: Any, items: Any) -> bool:
-    return type(items) in LISTS and any(equal(item, other) for other in items)
+    if type(items) not in LISTS:
+        return False
+    if type(items) is LIST and type(item) is not tuple and item not in items:
+        return False  # as in `equal`
+    return any(equal(item, other) for other in items)
 
 
 def moment_member(item: Any, items: Any) -> bool:

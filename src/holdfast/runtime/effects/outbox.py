@@ -19,6 +19,7 @@ from holdfast.store.pg.session import Session
 from holdfast.store.reads.steps import check_page
 
 if TYPE_CHECKING:
+    from holdfast.runtime.telemetry.incidents import Incidents
     from holdfast.runtime.worker.worker import Worker
 
 
@@ -80,7 +81,14 @@ async def replay_effect(session: Session, org: str, id: Id, by: str | None, reas
     return await get_effect(session, org, id)
 
 
-def attach(worker: Worker, dsn: str, kinds: Kinds, options: EffectOptions, announce: Callable[[], None]) -> None:
+def attach(
+    worker: Worker,
+    dsn: str,
+    kinds: Kinds,
+    options: EffectOptions,
+    announce: Callable[[], None],
+    incidents: Incidents,
+) -> None:
     """Let this worker deliver effects, unless its options forbid it; a receipt is announced like any signal."""
     if worker.options.effects:
-        worker.effects = EffectsWorker(dsn, kinds.open(options), options, worker.lease, announce)
+        worker.effects = EffectsWorker(dsn, kinds.open(options), options, worker.lease, announce, incidents)

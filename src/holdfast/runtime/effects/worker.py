@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
@@ -23,17 +22,17 @@ import msgspec
 
 from holdfast.core.model.signals import Failure
 from holdfast.errors import PayloadError, StoreError
-from holdfast.graph.model import Retry
 from holdfast.logs import logger
 from holdfast.runtime.effects import delivery as attempts
 from holdfast.runtime.effects.delivery import Asked, Delivered, Delivery, EffectFailed
 from holdfast.runtime.effects.kinds import Kind, OpenKinds
 from holdfast.runtime.effects.options import EffectOptions
+from holdfast.runtime.telemetry.incidents import Incidents
 from holdfast.runtime.worker.context import NotBegun
 from holdfast.runtime.worker.failures import describe
 from holdfast.runtime.worker.looks import TROUBLE, Looks, reopened, report
 from holdfast.store import effects as outbox
-from holdfast.store.effects import ClaimedEffect, FinishedEffect
+from holdfast.store.effects import ClaimedEffect, CountedOutcome, FinishedEffect
 from holdfast.store.pg.session import DatabaseError, Session
 from holdfast.store.queue.lease import Lease
 
@@ -50,9 +49,16 @@ CALM: Final = 0.25  # seconds between looks that follow from mere hints
 
 class EffectsWorker:
     def __init__(
-        self, dsn: str, kinds: OpenKinds, options: EffectOptions, lease: Lease, on_receipts: Callable[[], None]
+        self,
+        dsn: str,
+        kinds: OpenKinds,
+        options: EffectOptions,
+        lease: Lease,
+        on_receipts: Callable[[], None],
+        incidents: Incidents,
     ) -> None:
         self._dsn = dsn
+        self._incidents = incidents
         self._kinds = kinds
         self._options = options
         self._lease = lease
@@ -61,7 +67,7 @@ class EffectsWorker:
         self._looks = Looks(CALM)
         self._inflight: dict[bytes, ClaimedEffect] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
-        self._finished: list[FinishedEffect] = []
+        self._finished: list[tuple[ClaimedEffect, FinishedEffect]] = []
         self._outcome = asyncio.Event()
         self._committing = False
         self._strays = False
@@ -158,7 +164,7 @@ class EffectsWorker:
         if self._leaving:
             await self._leave()
         if self._loop.time() >= self._reclaimed + RECLAIM_PAUSE:
-            await outbox.reclaim_effects(self._session, RECLAIM)
+            self._incidents.deliveries_taken_over(await outbox.reclaim_effects(self._session, RECLAIM))
             self._reclaimed = self._loop.time()
         pause = self._options.scan
         while not self._stopping:
@@ -227,7 +233,7 @@ class EffectsWorker:
         """Return effects leased to us but unknown here: the answer of their claim was lost."""
         worker = self._lease.id
         leased = await outbox.list_claimed(self._session, worker)
-        known = {(f.row.id, f.row.fence) for f in self._finished}
+        known = {(f.row.id, f.row.fence) for _, f in self._finished}
         known |= {(c.row.id, c.row.fence) for c in self._inflight.values()}
         strays = [key for key in leased if (key.id, key.fence) not in known]
         await outbox.return_effects(self._session, strays, worker)
@@ -253,7 +259,7 @@ class EffectsWorker:
         finally:
             self._inflight.pop(effect.row.id, None)
             if finished is not None:
-                self._finished.append(finished)
+                self._finished.append((effect, finished))
                 self._outcome.set()
 
     async def _deliver(self, effect: ClaimedEffect) -> FinishedEffect | None:
@@ -270,14 +276,14 @@ class EffectsWorker:
             if failure.elsewhere:
                 self._leave_to_others(effect, failure)
                 return None
-            return self._failed(effect, failure, asked.retry)
+            return attempts.failed(effect, failure, asked.retry)
         except PayloadError as unfit:  # it was delivered: another attempt would only repeat it
-            return self._failed(effect, EffectFailed(unfit.code, unfit.message, final=True), asked.retry)
+            return attempts.failed(effect, EffectFailed(unfit.code, unfit.message, final=True), asked.retry)
         except asyncio.CancelledError:
             raise
         except Exception as failure:
             story = describe(failure)
-            return self._failed(effect, EffectFailed(story.code, story.message, evidence=story.detail), asked.retry)
+            return attempts.failed(effect, EffectFailed(story.code, story.message, evidence=story.detail), asked.retry)
 
     def _leave_to_others(self, effect: ClaimedEffect, failure: EffectFailed) -> None:
         key = effect.kind, effect.target, effect.org
@@ -322,15 +328,6 @@ class EffectsWorker:
             is_lost=lambda: effect.worker != self._lease.id or not self._lease.is_fresh,
         )
 
-    def _failed(self, effect: ClaimedEffect, failure: EffectFailed, retry: Retry) -> FinishedEffect:
-        finished = attempts.failed(effect, failure, retry)
-        log.log(
-            logging.ERROR if finished.status == "dead_letter" else logging.INFO,
-            "Effect %s (%s to %s), attempt %d: %s %s",
-            UUID(bytes=effect.row.id), effect.kind, effect.target, effect.attempts, failure.code, failure.message,
-        )  # fmt: skip
-        return finished
-
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     async def _store_outcomes(self) -> None:
@@ -351,31 +348,45 @@ class EffectsWorker:
                     self._committing = False
             self.wake()
 
-    async def _store(self, batch: list[FinishedEffect]) -> None:
+    async def _store(self, batch: list[tuple[ClaimedEffect, FinishedEffect]]) -> None:
         try:
             await self._store_together(batch)
         except DatabaseError as error:
             if not error.sqlstate.startswith(("22", "23", "54", "P0", "HF002")):
                 raise
-            for finished in batch:
-                await self._store_alone(finished)
+            for effect, finished in batch:
+                await self._store_alone(effect, finished)
 
-    async def _store_together(self, batch: list[FinishedEffect]) -> None:
+    async def _store_together(self, batch: list[tuple[ClaimedEffect, FinishedEffect]]) -> None:
         if self._outcomes is None or self._outcomes.broken:
             self._outcomes = await reopened(self._outcomes, self._dsn)
-        counted = await outbox.finish_effects(self._outcomes, batch)
-        self.stored += counted
-        self.rejected += len(batch) - counted
+        counted = await outbox.finish_effects(self._outcomes, [finished for _, finished in batch])
+        self.stored += len(counted)
+        self.rejected += len(batch) - len(counted)
+        self._tell(batch, counted)
         self._on_receipts()
 
-    async def _store_alone(self, finished: FinishedEffect) -> None:
+    def _tell(self, batch: list[tuple[ClaimedEffect, FinishedEffect]], counted: list[CountedOutcome]) -> None:
+        """Log and count failures. One in here must not have stored outcomes sent again."""
+        found = {(one.id, one.fence): one for one in counted}
+        try:
+            for effect, finished in batch:
+                stored = found.get((finished.row.id, finished.row.fence))
+                if stored is None:
+                    self._incidents.delivery_came_late(effect)
+                elif finished.status != "completed":
+                    self._incidents.delivery_failed(effect, finished, stored)
+        except Exception:
+            log.exception("Incidents of deliveries could not be logged")
+
+    async def _store_alone(self, effect: ClaimedEffect, finished: FinishedEffect) -> None:
         """Store one outcome by itself, so that evidence the database refuses does not keep the others from being
         stored.
         """
         try:
-            await self._store_together([finished])
+            await self._store_together([(effect, finished)])
         except DatabaseError as error:
             log.error("The evidence of effect %s cannot be stored: %s", UUID(bytes=finished.row.id), error)
             failure = msgspec.json.encode(Failure("RESULT_REFUSED", "The database refused the answer."))
             bare = FinishedEffect(finished.row, finished.worker, "dead_letter", 0, None, failure)
-            await self._store_together([bare])
+            await self._store_together([(effect, bare)])

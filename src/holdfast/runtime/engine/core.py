@@ -218,7 +218,9 @@ class Base:
             reader=Reader(self._opened),
             board=self.board,
         )
-        outbox.attach(worker, self.dsn, self.effect_kinds, self.effect_options, self._announce)
+        outbox.attach(
+            worker, self.dsn, self.effect_kinds, self.effect_options, self._announce, self.committer.incidents
+        )
         attach(
             worker, self.dsn, self.consumers_here, self.consumer_options, self.effect_options, self._answers,
             self._present_entry,

@@ -12,7 +12,6 @@ from holdfast.core.machine.triggers import TERMINAL_REASON, event_of
 from holdfast.core.model.ack_handles import decode_ack
 from holdfast.core.model.signals import Acknowledged, Actor, Triggered
 from holdfast.core.model.status import TERMINAL
-from holdfast.doors.machine.definition import require_policy_target
 from holdfast.errors import NotFound, Refused
 from holdfast.runtime.catalog import Definition
 from holdfast.runtime.commit.items import Item, request_key
@@ -40,6 +39,7 @@ from holdfast.store.machines import (
     Found,
     MachineInstance,
     find_machine_instance,
+    list_machine_names,
     read_answer,
     read_machine_instance,
 )
@@ -51,12 +51,17 @@ VERDICTS: Final = ("success", "failure")
 
 class Triggering(Starting):
     async def import_machine(
-        self, machine: Machine | Loadable | None = None, policy: Loadable | None = None, *, by: str | None = None
+        self,
+        machine: Machine | Loadable | None = None,
+        policy: Loadable | None = None,
+        *,
+        environment: str | None = None,
+        by: str | None = None,
     ) -> Published:
         """Publish a machine; the same content as the newest version is left as it is.
 
-        A policy alone is for the newest blueprint: `import_machine(policy="vendor.policy.json")`. Instances keep what
-        they began with.
+        A policy alone is for the newest blueprint: `import_machine(policy="vendor.policy.json")`; name the environment
+        if there is more than one. Instances keep what they began with.
         """
         if isinstance(machine, Machine):
             return await self.publish(machine, by=by)
@@ -64,13 +69,23 @@ class Triggering(Starting):
             return await self.publish(Machine.load(machine, policy), by=by)
         if policy is None:
             raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint="Pass a machine, or a policy.")
-        return await self.publish(await self._with_newest_blueprint(policy), by=by)
+        return await self.publish(await self._with_newest_blueprint(policy, environment), by=by)
 
-    async def _with_newest_blueprint(self, policy: Loadable) -> Machine:
-        name = require_policy_target(policy if isinstance(policy, str | bytes | dict) else policy.read_bytes())
-        found = await read_flow(self._opened(), self.org, name, None)
-        if found is None or "blueprint" not in found.source:
-            raise NotFound(f"There is no machine {name!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first.")
+    async def _with_newest_blueprint(self, policy: Loadable, environment: str | None) -> Machine:
+        definition = Machine.target_of(policy)
+        names = await list_machine_names(self._opened(), self.org, definition)
+        names = [name for name in names if environment is None or name == flow_of(environment, definition)]
+        if len(names) > 1:
+            raise Refused(
+                f"{definition!r} is a machine in several environments: {', '.join(names)}.",
+                code="ENVIRONMENT_AMBIGUOUS",
+                hint="Name the environment.",
+            )
+        found = await read_flow(self._opened(), self.org, names[0], None) if names else None
+        if found is None:
+            raise NotFound(
+                f"There is no machine {definition!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first."
+            )
         return Machine.load(found.source["blueprint"], policy)
 
     # --- events ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from holdfast.doors.machine.definition import FILES, MachineDefinition
+from holdfast.doors.machine.definition import FILES, MachineDefinition, require_policy_target
 from holdfast.doors.machine.reading import LARGEST
 from holdfast.errors import NotFound
 from holdfast.runtime.machines.simulation import Simulation, Tried, simulate
@@ -26,6 +26,11 @@ class Machine(MachineDefinition):
         plan, plan_file = _read(blueprint, FILES[0])
         rules, rules_file = (None, FILES[1]) if policy is None else _read(policy, FILES[1])
         return cls.parse(plan, rules, files=(plan_file, rules_file))
+
+    @staticmethod
+    def target_of(policy: Loadable) -> str:
+        """Read the name of the definition that a policy is for."""
+        return require_policy_target(_read(policy, FILES[1])[0])
 
     def simulate(
         self,

@@ -12,18 +12,21 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import msgspec
+
 from holdfast.core.model.decision import Decision
 from holdfast.core.model.signals import WorkDone, WorkFailed
 from holdfast.core.model.state import Instance
 from holdfast.logs import logger
 from holdfast.runtime.telemetry.flow_counts import FlowCounts
-from holdfast.runtime.telemetry.incident_lines import Line, lines_of, short, traceback_of
+from holdfast.runtime.telemetry.incident_lines import SECOND, Line, lines_of, short, traceback_of
 from holdfast.store.pg.wire import read_int
 
 if TYPE_CHECKING:
     from holdfast.runtime.commit.batch import Plan
     from holdfast.runtime.commit.items import Item
     from holdfast.runtime.worker.context import Job
+    from holdfast.store.effects import ClaimedEffect, CountedOutcome, FinishedEffect, LostDelivery
     from holdfast.store.queue.work import Takeover
 
 QUIET: Final = frozenset({"begin", "advance", "finish", "plan", "undo"})  # plain decisions without a failure
@@ -34,7 +37,7 @@ Rows = list[list[Any]]
 
 
 class Incidents:
-    """Counter and log of failures, by flow and step."""
+    """Counter and log of failures, by flow and step: of steps, compensations and deliveries."""
 
     def __init__(self, home: str) -> None:
         self.calls_failed = FlowCounts(home, names=2)  # by flow and step
@@ -105,6 +108,40 @@ class Incidents:
                 error="LEASE_LOST", next="its result is refused, another worker takes the step over",
             )  # fmt: skip
 
+    def delivery_failed(self, effect: ClaimedEffect, finished: FinishedEffect, counted: CountedOutcome) -> None:
+        """Log and count the stored outcome of a failed delivery. The step that awaits a dead effect fails by the
+        receipt, and is counted there.
+        """
+        is_dead, flow = finished.status == "dead_letter", counted.flow or ""
+        if not (is_dead and counted.awaited):
+            self.calls_failed.add(effect.org, flow, counted.step or "")
+        if is_dead:
+            self.letters.add(effect.org, flow)
+        about: dict[str, Any] = {
+            **_about(effect), "flow": flow, "step": counted.step, "error": _error_of(finished),
+            "next": "dead letter" if is_dead else _next_attempt(effect, finished),
+        }  # fmt: skip
+        what = "Delivery failed, dead letter opened" if is_dead else "Delivery failed, retry follows"
+        _say(logging.ERROR if is_dead else logging.WARNING, what, **about)
+        if log.isEnabledFor(logging.DEBUG) and (trace := _evidence_of(finished).get("traceback")):
+            _say(logging.DEBUG, f"Traceback of the failed delivery: {trace}", **about)
+
+    def deliveries_taken_over(self, found: Iterable[LostDelivery]) -> None:
+        for one in found:
+            _say(
+                logging.WARNING,
+                "Delivery taken over: its worker's lease is over, or its attempt had no time left",
+                flow=one.flow, step=one.step, instance=one.instance, tenant=one.org, effect=str(UUID(bytes=one.id)),
+                kind=one.kind, target=one.target, attempt=one.attempts, error="LEASE_LOST", next="back in the outbox",
+            )  # fmt: skip
+
+    def delivery_came_late(self, effect: ClaimedEffect) -> None:
+        """Log a refused outcome: the effect has passed to another worker, or the answer of its commit was lost."""
+        _say(
+            logging.WARNING, "Outcome of a delivery came too late: it is stored, or leased to another worker",
+            **_about(effect), error="LEASE_LOST", next="the outcome is dropped",
+        )  # fmt: skip
+
     def came_late(self, item: Item, instance: Instance | None) -> None:
         """Log a refused result: the step has ended without it, or has passed to another worker."""
         signal = item.signal
@@ -131,6 +168,27 @@ def _step_of(item: Item, instance: Instance | None) -> str | None:
         return None
     tokens = (*instance.state.tokens.values(), *instance.state.ghosts.values())
     return next((token.node for token in tokens if token.step == signal.step), None)
+
+
+def _about(effect: ClaimedEffect) -> dict[str, Any]:
+    return {
+        "instance": effect.row.instance, "tenant": effect.org, "effect": str(UUID(bytes=effect.row.id)),
+        "kind": effect.kind, "target": effect.target, "attempt": effect.attempts,
+    }  # fmt: skip
+
+
+def _error_of(finished: FinishedEffect) -> str:
+    error: dict[str, Any] = msgspec.json.decode(finished.error or b"{}")
+    return short(f"{error.get('code')}: {error.get('message', '')}")
+
+
+def _evidence_of(finished: FinishedEffect) -> dict[str, Any]:
+    return msgspec.json.decode(finished.evidence or b"{}")
+
+
+def _next_attempt(effect: ClaimedEffect, finished: FinishedEffect) -> str:
+    when = f"in {finished.delay / SECOND:g} s" if finished.delay else "at once"
+    return f"retry: attempt {effect.attempts + 1} of {effect.max_attempts} {when}"
 
 
 def _write(line: Line, decision: Decision) -> None:

@@ -83,7 +83,7 @@ METRICS: Final[dict[str, Meaning]] = {
     "instances_in_dlq": Meaning(False, "Instances anywhere that wait for dead letters, as of the last look."),
     "steps_taken_over": Meaning(True, "Steps this process took from a worker that was lost, or from a late attempt."),
     "leases_lost": Meaning(True, "Leases of this process that ran out before they were renewed."),
-    "calls_failed": Meaning(True, "Calls of steps and compensations that failed, retried or not.", ("flow", "step")),
+    "calls_failed": Meaning(True, "Calls and deliveries that failed, retried or not.", ("flow", "step")),
     "instances_stopped": Meaning(
         True, "Instances that failed, or that the engine suspended or put aside.", ("flow", "status")
     ),

@@ -53,7 +53,11 @@ _BODY: Final[dict[str, Any]] = {
         "required": True,
         "content": {
             JSON: {
-                "schema": {"type": "object", "description": "A graph, as `holdfast docs graph` describes it."},
+                "schema": {
+                    "type": "object",
+                    "description": "A graph, as `holdfast docs graph` describes it, or `blueprint` and `policy` of a "
+                    "machine, as `holdfast docs machines` describes them.",
+                },
                 "example": _GRAPH,
             },
             **{
@@ -81,7 +85,7 @@ async def publish_definitions(
         str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="What to call it in diagnostics.")
     ] = "body",
 ) -> Publication:
-    """Publish the workflows of a YAML file, or one graph as JSON: all of them, or none with every problem listed.
+    """Publish the workflows of a YAML file, or a graph or a machine as JSON: all, or none with every problem listed.
 
     A published version never changes. Publishing the same content again changes nothing; other content under the
     same version is refused.

@@ -1,4 +1,5 @@
 -- The outcome of deliveries: status and evidence, the receipt a node waits for, a dead letter, a line in the audit trail.
+-- Answers those that counted, with the place of each that failed.
 with done as (
     update holdfast.effects t set status = u.status, evidence = u.evidence, error = u.error, worker = null,
         deadline_at = null, next_attempt_at = (select holdfast.clock()) + u.delay * interval '1 microsecond',
@@ -60,4 +61,17 @@ with done as (
         limit 1
     ) s on true
 )
-select d.id, d.fence, d.status, d.awaited from done d
+select d.id, d.fence, d.awaited, p.flow, p.node
+from done d
+left join lateral (
+    select i.flow, s.node
+    from holdfast.instances i
+    left join lateral (
+        select t.node from holdfast.steps t
+        where t.instance_id = d.instance_id and t.created_at = d.step_created_at and t.id = d.step_id
+            and t.bucket = d.bucket
+        limit 1
+    ) s on true
+    where d.status <> 'completed' and i.id = any(array[d.instance_id]) and i.bucket = d.bucket
+    limit 1
+) p on true

@@ -24,4 +24,16 @@ with lost as materialized (
     from freed f
     join holdfast.instances i on i.id = any(array[f.instance_id]) and i.bucket = f.bucket
 )
-select f.effect_type from freed f
+select f.id, f.instance_id, f.org_id, f.effect_type, f.target, f.attempts, i.flow, s.node
+from freed f
+cross join lateral (
+    select i.flow from holdfast.instances i
+    where i.id = any(array[f.instance_id]) and i.bucket = f.bucket
+    limit 1
+) i
+left join lateral (
+    select t.node from holdfast.steps t
+    where t.instance_id = f.instance_id and t.created_at = f.step_created_at and t.id = f.step_id
+        and t.bucket = f.bucket
+    limit 1
+) s on true
