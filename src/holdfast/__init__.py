@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from holdfast.doors.steps.load import load_steps
     from holdfast.graph.model import Graph
     from holdfast.runtime.commit.options import Options
+    from holdfast.runtime.consumers.events import ConsumerEvent, Postpone, Trigger, Verdict
+    from holdfast.runtime.consumers.options import ConsumerOptions
+    from holdfast.runtime.consumers.registry import Consumer
     from holdfast.runtime.effects.delivery import EffectFailed
     from holdfast.runtime.effects.options import EffectOptions
     from holdfast.runtime.effects.outbox import EffectPage
@@ -63,6 +66,9 @@ __all__ = [
     "Branch",
     "Caller",
     "Client",
+    "Consumer",
+    "ConsumerEvent",
+    "ConsumerOptions",
     "Context",
     "DeadLetter",
     "Descriptor",
@@ -92,6 +98,7 @@ __all__ = [
     "Migration",
     "Options",
     "Page",
+    "Postpone",
     "Published",
     "RateLimit",
     "Rebuilt",
@@ -109,9 +116,11 @@ __all__ = [
     "SyncEngine",
     "Task",
     "TaskEvent",
+    "Trigger",
     "Undo",
     "Upkeep",
     "Validate",
+    "Verdict",
     "Worker",
     "WorkerProcess",
     "__version__",
@@ -128,6 +137,9 @@ _HOMES = {
     "Branch": "holdfast.doors.saga.builder",
     "Caller": "holdfast.runtime.people.start_rules",
     "Client": "holdfast.client",
+    "Consumer": "holdfast.runtime.consumers.registry",
+    "ConsumerEvent": "holdfast.runtime.consumers.events",
+    "ConsumerOptions": "holdfast.runtime.consumers.options",
     "Context": "holdfast.runtime.worker.context",
     "DeadLetter": "holdfast.store.dead_letters",
     "Descriptor": "holdfast.runtime.people.descriptor",
@@ -157,6 +169,7 @@ _HOMES = {
     "Migration": "holdfast.runtime.ops.migration",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
+    "Postpone": "holdfast.runtime.consumers.events",
     "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
     "Rebuilt": "holdfast.runtime.ops.rebuild",
@@ -174,9 +187,11 @@ _HOMES = {
     "SyncEngine": "holdfast.runtime.engine.sync",
     "Task": "holdfast.store.tasks",
     "TaskEvent": "holdfast.store.tasks",
+    "Trigger": "holdfast.runtime.consumers.events",
     "Undo": "holdfast.doors.saga.values",
     "Upkeep": "holdfast.store.admin.upkeep",
     "Validate": "holdfast.runtime.hooks.validate",
+    "Verdict": "holdfast.runtime.consumers.events",
     "Worker": "holdfast.runtime.worker.worker",
     "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",

@@ -214,9 +214,9 @@ OUTBOX = {
 }  # fmt: skip
 # Deliveries have partial indexes on partitions, too: tests/machines/test_claim_plans.py looks at what is hot of these.
 DELIVERIES = {
-    "abandon_deliveries", "arm_deliveries", "claim_deliveries", "disarm_deliveries", "fill_deliveries", "find_delivery", "list_behind",
-    "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
-    "postpone_deliveries", "read_next_delivery",
+    "abandon_deliveries", "arm_deliveries", "claim_deliveries", "disarm_deliveries", "fill_deliveries", "find_delivery",
+    "list_behind", "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries",
+    "move_deliveries", "postpone_deliveries", "read_next_delivery",
 }  # fmt: skip
 
 STATES: dict[str, Callable[[Db], object]] = {

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.logs import logger
 from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.commit.items import Item
-from holdfast.runtime.consumers.events import Answer, Event, Postpone, Trigger, Verdict, moment_of
+from holdfast.runtime.consumers.events import Answer, ConsumerEvent, Postpone, Trigger, Verdict, moment_of
 from holdfast.runtime.consumers.options import ConsumerOptions
 from holdfast.runtime.effects.delivery import clean
 from holdfast.runtime.machines.board import NoticeBoard
@@ -74,7 +74,7 @@ class Answers:
         """Send a fact again after the usual pause: its handler raised."""
         await deliveries.extend(self._session(), [claimed], self.pending)
 
-    def report(self, event: Event, org: str, failure: BaseException) -> None:
+    def report(self, event: ConsumerEvent, org: str, failure: BaseException) -> None:
         """Log the failure of a handler, and tell operators of it."""
         log.error(
             "A handler of the consumer %s failed on %r: %s", event.consumer, event, failure, exc_info=failure

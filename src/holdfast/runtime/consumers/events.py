@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(_Body).decode
 PresentEntry = Callable[[str, bytes], Awaitable[int | None]]  # organisation, instance → number of its entry
 
 
-class Event:
+class ConsumerEvent:
     """One fact for one consumer, on one attempt. `ack` is the handle to answer with."""
 
     def __init__(self, claimed: Claimed, environment: str, consumer: str, present: PresentEntry) -> None:
@@ -74,7 +74,7 @@ class Event:
 
     def __repr__(self) -> str:
         what = self.hook or f"{self.from_state} → {self.to_state}"
-        return f"Event({self.kind} {what} of {self.definition} {self.external_ref}, attempt {self.attempt})"
+        return f"ConsumerEvent({self.kind} {what} of {self.definition} {self.external_ref}, attempt {self.attempt})"
 
     @property
     def raw(self) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from holdfast.errors import HoldfastError
 from holdfast.logs import logger
 from holdfast.runtime.consumers.answers import FAILED, PROCESSED, Answers
-from holdfast.runtime.consumers.events import Answer, Event, Postpone, PresentEntry, Trigger, Verdict
+from holdfast.runtime.consumers.events import Answer, ConsumerEvent, Postpone, PresentEntry, Trigger, Verdict
 from holdfast.runtime.consumers.registry import Consumer, FactHandler
 from holdfast.runtime.machines.triggers import take_event, take_raw
 from holdfast.runtime.worker.handlers import DoNotRetry
@@ -28,7 +28,7 @@ _ANSWERS: Final = (Trigger, Verdict, Postpone, type(None))
 class ConsumerContext:
     """The call of a handler. `conn` is the transaction that commits with the ACK, for a transactional handler."""
 
-    def __init__(self, event: Event, conn: Any = None) -> None:
+    def __init__(self, event: ConsumerEvent, conn: Any = None) -> None:
         self.consumer = event.consumer
         self.environment = event.environment
         self.attempt = event.attempt
@@ -53,7 +53,7 @@ class HereRunner:
 
     async def run(self, claimed: Claimed, consumer: Consumer) -> None:
         """Call the handler and store its answer. One that raises gets the fact again after the usual pause."""
-        event = Event(claimed, consumer.environment, consumer.name, self._present)
+        event = ConsumerEvent(claimed, consumer.environment, consumer.name, self._present)
         handler = consumer.find(event)
         try:
             if handler is None:
@@ -75,7 +75,7 @@ class HereRunner:
         if not claimed.needs_ack and handler is not None:
             await self._answers.try_close(claimed.key, PROCESSED, consumer.name)
 
-    async def _run_within(self, handler: FactHandler, event: Event, claimed: Claimed) -> None:
+    async def _run_within(self, handler: FactHandler, event: ConsumerEvent, claimed: Claimed) -> None:
         """Commit what a handler writes together with its ACK: both or neither, and once."""
         async with self._transactions.lend() as transaction:
             await transaction.begin_alone()
@@ -88,7 +88,9 @@ class HereRunner:
             await self._commit(transaction, event, claimed, answer)
         self._answers.announce()
 
-    async def _commit(self, transaction: CallTransaction, event: Event, claimed: Claimed, answer: Answer) -> None:
+    async def _commit(
+        self, transaction: CallTransaction, event: ConsumerEvent, claimed: Claimed, answer: Answer
+    ) -> None:
         verdict = answer if isinstance(answer, Verdict) else None
         then = verdict.then if verdict is not None else answer if isinstance(answer, Trigger) else None
         settlement = Settlement(
@@ -100,7 +102,7 @@ class HereRunner:
         if settled.get_value(0, 0) == b"\1":  # else somebody has processed it before: nothing of this is stored
             await transaction.session.run([COMMIT])
 
-    async def _call(self, handler: FactHandler, event: Event, context: ConsumerContext) -> Answer:
+    async def _call(self, handler: FactHandler, event: ConsumerEvent, context: ConsumerContext) -> Answer:
         arguments = (event, context) if handler.takes_context else (event,)
         try:
             if handler.is_async:

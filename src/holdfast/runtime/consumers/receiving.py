@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.errors import NotFound, Refused
 from holdfast.runtime.consumers.answers import PROCESSED, Answers
-from holdfast.runtime.consumers.events import Event, PresentEntry
+from holdfast.runtime.consumers.events import ConsumerEvent, PresentEntry
 from holdfast.runtime.consumers.filling import fill_one
 from holdfast.runtime.consumers.options import ConsumerOptions
 from holdfast.runtime.machines.following import News
@@ -61,7 +61,7 @@ class Receiver:
         self._hear = hear
         self._present = present
 
-    async def receive(self, org: str, environment: str, name: str, most: int, wait: float) -> list[Event]:
+    async def receive(self, org: str, environment: str, name: str, most: int, wait: float) -> list[ConsumerEvent]:
         """Take due facts of a consumer; without any, wait for some."""
         loop = asyncio.get_running_loop()
         known = await self._find(org, environment, name)
@@ -100,15 +100,15 @@ class Receiver:
             )
         return known
 
-    async def _take(self, known: KnownConsumer, most: int) -> list[Event]:
+    async def _take(self, known: KnownConsumer, most: int) -> list[ConsumerEvent]:
         wanted = Wanted(known.id, min(most, known.in_flight), self._answers.pending)
         claimed = await deliveries.claim_deliveries(self._session(), [wanted], most, self._answers.delivered)
-        events = list[Event]()
+        events = list[ConsumerEvent]()
         for one in claimed:
             if one.over is not None:
                 await self._answers.try_close(one.key, one.over)
                 continue
-            events.append(Event(one, known.environment, known.name, self._present))
+            events.append(ConsumerEvent(one, known.environment, known.name, self._present))
             if not one.needs_ack:
                 await self._answers.try_close(one.key, PROCESSED, known.name)
         return events

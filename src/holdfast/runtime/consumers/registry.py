@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.errors import HoldfastError, Refused
-from holdfast.runtime.consumers.events import Event
+from holdfast.runtime.consumers.events import ConsumerEvent
 from holdfast.store.consumers import NewConsumer
 from holdfast.store.deliveries import Claimed
 
@@ -39,7 +39,7 @@ class FactHandler(msgspec.Struct, frozen=True):
         """A handler that names more comes before one that names less."""
         return 2 * (self.state is not None or self.code is not None) + (self.via is not None)
 
-    def fits(self, event: Event) -> bool:
+    def fits(self, event: ConsumerEvent) -> bool:
         return (
             self.kind == event.kind
             and self.state in (None, event.to_state)
@@ -103,7 +103,7 @@ class Consumer:
         self._on_added()
         return function
 
-    def find(self, event: Event) -> FactHandler | None:
+    def find(self, event: ConsumerEvent) -> FactHandler | None:
         return next((handler for handler in self._handlers if handler.fits(event)), None)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.core.model.ack_handles import decode_ack, unknown_ack
 from holdfast.core.model.timestamps import from_datetime
 from holdfast.errors import Conflict, Refused
-from holdfast.runtime.consumers.events import Event, Postpone
+from holdfast.runtime.consumers.events import ConsumerEvent, Postpone
 from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST, Receiver, unknown_consumer
 from holdfast.runtime.consumers.registry import Consumer
 from holdfast.runtime.engine.reading import Reading
@@ -196,7 +196,7 @@ class Consuming(Reading):
 
     # --- facts -----------------------------------------------------------------------------------------------------
 
-    async def receive(self, env: str, consumer: str, *, most: int = 50, wait: float = 0.0) -> list[Event]:
+    async def receive(self, env: str, consumer: str, *, most: int = 50, wait: float = 0.0) -> list[ConsumerEvent]:
         """Take due facts of a consumer that pulls; without any, wait for them for so many seconds.
 
         Each poll is a beat. Several processes that poll for one consumer share its facts. Answer each with
@@ -207,7 +207,7 @@ class Consuming(Reading):
         most = round(_number(most, "most", 1, MOST))
         return await self._receiver.receive(self.org, env, consumer, most, _number(wait, "wait", 0.0, LONGEST_WAIT))
 
-    async def listen(self, env: str, consumer: str, *, most: int = 50) -> AsyncGenerator[Event]:
+    async def listen(self, env: str, consumer: str, *, most: int = 50) -> AsyncGenerator[ConsumerEvent]:
         """Yield facts of a consumer as they become due, in order for each instance."""
         while True:
             for event in await self.receive(env, consumer, most=most, wait=self.consumer_options.ttl):
