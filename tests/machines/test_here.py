@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from orders import BLUEPRINT, GATES, deliveries, rows
 
-from holdfast import Consumer, DoNotRetry, Engine, ConsumerEvent, Machine, Postpone, Trigger, Verdict
+from holdfast import Consumer, ConsumerEvent, DoNotRetry, Engine, Machine, Postpone, Trigger, Verdict
 from holdfast.errors import HoldfastError, Refused
 from holdfast.testing import advance
 
