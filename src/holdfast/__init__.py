@@ -7,6 +7,7 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.client import Client
+    from holdfast.consumer.answers import Postpone, Trigger, Verdict
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
     from holdfast.doors.saga.flow import Flow
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.doors.steps.load import load_steps
     from holdfast.graph.model import Graph
     from holdfast.runtime.commit.options import Options
-    from holdfast.runtime.consumers.events import ConsumerEvent, Postpone, Trigger, Verdict
+    from holdfast.runtime.consumers.events import ConsumerEvent
     from holdfast.runtime.consumers.options import ConsumerOptions
     from holdfast.runtime.consumers.registry import Consumer
     from holdfast.runtime.effects.delivery import EffectFailed
@@ -169,7 +170,7 @@ _HOMES = {
     "Migration": "holdfast.runtime.ops.migration",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
-    "Postpone": "holdfast.runtime.consumers.events",
+    "Postpone": "holdfast.consumer.answers",
     "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
     "Rebuilt": "holdfast.runtime.ops.rebuild",
@@ -187,11 +188,11 @@ _HOMES = {
     "SyncEngine": "holdfast.runtime.engine.sync",
     "Task": "holdfast.store.tasks",
     "TaskEvent": "holdfast.store.tasks",
-    "Trigger": "holdfast.runtime.consumers.events",
+    "Trigger": "holdfast.consumer.answers",
     "Undo": "holdfast.doors.saga.values",
     "Upkeep": "holdfast.store.admin.upkeep",
     "Validate": "holdfast.runtime.hooks.validate",
-    "Verdict": "holdfast.runtime.consumers.events",
+    "Verdict": "holdfast.consumer.answers",
     "Worker": "holdfast.runtime.worker.worker",
     "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",

@@ -9,11 +9,12 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
+from holdfast.consumer.handlers import FactHandler
 from holdfast.errors import HoldfastError
 from holdfast.logs import logger
 from holdfast.runtime.consumers.answers import FAILED, PROCESSED, Answers
 from holdfast.runtime.consumers.events import Answer, ConsumerEvent, Postpone, PresentEntry, Trigger, Verdict
-from holdfast.runtime.consumers.registry import Consumer, FactHandler
+from holdfast.runtime.consumers.registry import Consumer
 from holdfast.runtime.machines.triggers import take_event, take_raw
 from holdfast.runtime.worker.handlers import DoNotRetry
 from holdfast.runtime.worker.transactions import LentTransactions
