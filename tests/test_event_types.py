@@ -26,6 +26,7 @@ NO_TYPES = {
     "begin_rollbacks",
     "undo_steps",
     "end_rollbacks",
+    "carry_instances",
     "dead_letter",
     "received_at",
     "waiting_seconds",

@@ -50,19 +50,23 @@ if TYPE_CHECKING:
     from holdfast.runtime.worker.handlers import DoNotRetry
     from holdfast.runtime.worker.worker import Worker
     from holdfast.store import embedded
+    from holdfast.store.activities import Activity
     from holdfast.store.admin.dead_letters import LetterOfTenant
     from holdfast.store.admin.doctor import Report
     from holdfast.store.admin.repair import Stuck
     from holdfast.store.admin.upkeep import Upkeep
     from holdfast.store.dead_letters import DeadLetter
     from holdfast.store.effects import Effect
+    from holdfast.store.notices import Notice, NoticePage
     from holdfast.store.queue.workers import WorkerProcess
     from holdfast.store.reads.flows import FlowDocument, FlowVersion
     from holdfast.store.reads.instances import Event, Instance, Step
+    from holdfast.store.reads.lifecycle import Lifecycle, LifecycleEntry, LifecycleInstance
     from holdfast.store.reads.runtimes import Runtime
     from holdfast.store.tasks import Task, TaskEvent
 
 __all__ = [
+    "Activity",
     "Audit",
     "Branch",
     "Caller",
@@ -92,11 +96,16 @@ __all__ = [
     "LetterFilter",
     "LetterOfTenant",
     "LetterPage",
+    "Lifecycle",
+    "LifecycleEntry",
+    "LifecycleInstance",
     "Machine",
     "Metrics",
     "MetricsCollector",
     "Middleware",
     "Migration",
+    "Notice",
+    "NoticePage",
     "Options",
     "Page",
     "Postpone",
@@ -134,6 +143,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Activity": "holdfast.store.activities",
     "Audit": "holdfast.runtime.hooks.audit",
     "Branch": "holdfast.doors.saga.builder",
     "Caller": "holdfast.runtime.people.start_rules",
@@ -163,11 +173,16 @@ _HOMES = {
     "LetterFilter": "holdfast.runtime.ops.dead_letters",
     "LetterOfTenant": "holdfast.store.admin.dead_letters",
     "LetterPage": "holdfast.runtime.ops.dead_letters",
+    "Lifecycle": "holdfast.store.reads.lifecycle",
+    "LifecycleEntry": "holdfast.store.reads.lifecycle",
+    "LifecycleInstance": "holdfast.store.reads.lifecycle",
     "Machine": "holdfast.runtime.machines.machine",
     "Metrics": "holdfast.runtime.hooks.metrics",
     "MetricsCollector": "holdfast.runtime.telemetry.metrics",
     "Middleware": "holdfast.runtime.hooks.middleware",
     "Migration": "holdfast.runtime.ops.migration",
+    "Notice": "holdfast.store.notices",
+    "NoticePage": "holdfast.store.notices",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
     "Postpone": "holdfast.consumer.answers",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core.model.control_rows import Checkpoint
 from holdfast.core.model.decision import Decision, Opened
-from holdfast.core.model.rows import StepRow
+from holdfast.core.model.ids import CONTROL
+from holdfast.core.model.rows import CARRIED, StepRow
 from holdfast.core.model.signals import PastStep
 from holdfast.core.model.snapshot import completed, is_complete
 from holdfast.core.model.state import Instance, decode_state, encode_state
 from holdfast.core.model.status import OPEN_STEP, STEP_TRANSITIONS, StepStatus
+from holdfast.core.replay.checkpoint import Carried
 from holdfast.core.rollback.pending import Undo, Undos, undo_of
 
 
@@ -17,6 +20,7 @@ class StepTable:
     def __init__(self) -> None:
         self.rows: dict[bytes, StepRow] = {}
         self.receipts: set[tuple[str, str, int]] = set()
+        self.passed: list[StepRow] = []  # rows whose step was carried into a later month
 
     def claim(self, step: bytes, fence: int) -> None:
         """The claim writes under which fence a step was called last."""
@@ -54,6 +58,36 @@ class StepTable:
             row = self._move(id, StepStatus.SUPERSEDED)
             assert at == row.created_at
             self.rows[id] = msgspec.structs.replace(row, status=StepStatus.SUPERSEDED)
+
+    def carry(self, carried: Carried, now: int) -> None:
+        instance = carried.instance
+        self.rows[carried.checkpoint] = StepRow(
+            id=carried.checkpoint,
+            node=Checkpoint.node,
+            behaviour=CONTROL,
+            path="",
+            hop=instance.version,
+            kind=CONTROL,
+            run=0,
+            entity_version=instance.entity_version,
+            opened_version=instance.version,
+            opened_ordinal=0,
+            created_at=now,
+            cause="checkpoint",
+            status=StepStatus.COMPLETED,
+            outcome="completed",
+            input=instance.data,
+            detail=carried.detail,
+            closed_version=instance.version,
+            closed_ordinal=0,
+        )
+        for step in carried.steps:
+            row = self._move(step.step, StepStatus.SUPERSEDED)
+            assert row.created_at == step.at
+            ended = {"outcome": CARRIED, "closed_version": instance.version, "closed_ordinal": step.closed}
+            self.passed.append(msgspec.structs.replace(row, status=StepStatus.SUPERSEDED, **ended))
+            begun = {"opened_version": instance.version, "opened_ordinal": step.opened, "created_at": now}
+            self.rows[step.step] = msgspec.structs.replace(row, cause=CARRIED, **begun)
 
     def _insert(self, opened: Opened, now: int, entity_version: int) -> None:
         receipt = (opened.token, opened.kind, opened.run)

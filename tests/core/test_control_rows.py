@@ -10,6 +10,7 @@ from holdfast.core.model.control_rows import (
     Aborted,
     BranchLost,
     Cancelled,
+    Checkpoint,
     ControlRow,
     Escaped,
     EventKept,
@@ -36,12 +37,13 @@ from holdfast.core.model.control_rows import (
     read_control,
 )
 from holdfast.core.model.signals import Failure
-from holdfast.core.model.state import Wait
-from holdfast.core.model.status import InstanceStatus
+from holdfast.core.model.state import State, Token, Wait, encode_state
+from holdfast.core.model.status import InstanceStatus, Phase
 from holdfast.core.replay.controls import FOLLOWERS
 
 FAILED = InstanceStatus.FAILED
 TIMER = Wait("0@1:deadline", "deadline", due=7, ref=b"\1" * 16)
+RESTING = Token(3, "open", b"\1" * 16, 7, phase=Phase.RESTING)
 SPENT = Failure("SPENT", "No call is left.")
 
 GOLDEN: list[tuple[ControlRow, str, str]] = [
@@ -114,6 +116,15 @@ GOLDEN: list[tuple[ControlRow, str, str]] = [
         '"nodes":{"a":"b"},"tokens":{"0@1":{"path":"0","was":"a","now":"b","lifted":["w"]}},"scopes":{"0/0":"s"},'
         '"expires":{"id":"0@1:deadline","kind":"deadline","due":7,"ref":"AQEBAQEBAQEBAQEBAQEBAQ=="},"by":"ann",'
         '"reason":null}',
+    ),
+    (
+        Checkpoint(
+            status=InstanceStatus.RUNNING, reason=None,
+            state=msgspec.Raw(encode_state(State({"0": RESTING}, early=1))),
+        ),
+        "@checkpoint",
+        '{"status":"running","reason":null,"state":{"tokens":{"0":{"hop":3,"node":"open",'
+        '"step":"AQEBAQEBAQEBAQEBAQEBAQ==","at":7,"phase":"resting"}},"early":1}}',
     ),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A machine as a graph, moved by plain signals."""
+"""A machine as a graph of plain states, which signals move: here nobody has to be told of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from holdfast import Engine
 CODES = {"submit": 1001, "edit": 1002, "reject": 1003, "approve": 1004, "late": 1010}
 VENDOR: dict[str, Any] = {
     "name": "vendor",
-    "kind": "machine",
     "entry": "draft",
     "policy": {"data": "context"},
     "config": {"environment": "prod", "definition": "vendor", "blueprint": 3, "codes": CODES},
@@ -51,7 +50,8 @@ def watch(dsn: str, id: str, after: float, org: str = "default") -> None:
     with psycopg.connect(dsn) as db:
         db.execute(
             "insert into holdfast.stale_checks (instance_id, bucket, org_id, after, due_at)"
-            " select id, bucket, org_id, %s, created_at + make_interval(secs => %s) from holdfast.instances where id = %s",
+            " select id, bucket, org_id, %s, created_at + make_interval(secs => %s)"
+            " from holdfast.instances where id = %s",
             [after, after, id],
         )
 
@@ -81,8 +81,8 @@ def open_ack(dsn: str, id: str) -> None:
     """A fact that a consumer has not acknowledged."""
     with psycopg.connect(dsn) as db:
         db.execute(
-            "insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,"
-            " most) select id, bucket, holdfast.clock(), gen_random_uuid(), gen_random_uuid(), org_id, 1, 0, 5"
+            "insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq,"
+            " ordinal, most) select id, bucket, holdfast.clock(), gen_random_uuid(), gen_random_uuid(), org_id, 1, 0, 5"
             " from holdfast.instances where id = %s",
             [id],
         )

@@ -12,15 +12,16 @@ import pytest
 from holdfast import Engine
 from holdfast.core.model.timestamps import from_datetime, seconds
 from holdfast.errors import HoldfastError, NotFound, Refused
-from holdfast.store.notices import KIND_OF, NewNotice, Notice, first_id, notices_to_insert, tell_notices
-from holdfast.store.pg.session import Session
-from holdfast.store.pg.statements import SQL
+from holdfast.store.notices import KIND_OF, NewNotice, Notice, first_id, tell_notices
+from holdfast.store.pg.session import BEGIN, COMMIT, Session
+from holdfast.store.pg.statements import SQL, Query
 
 pytestmark = pytest.mark.anyio
 
 TABLE = {
     "ACK_RETRY": "warn", "ACK_SUSPEND": "warn", "ACK_FAIL": "warn", "STATE_STALE": "overdue",
-    "DEFAULT_STATE_STALE": "overdue", "MONITOR_ERROR": "error", "EVENT_HANDLER_ERROR": "error", "TRIGGER_ERROR": "error",
+    "DEFAULT_STATE_STALE": "overdue", "MONITOR_ERROR": "error", "EVENT_HANDLER_ERROR": "error",
+    "TRIGGER_ERROR": "error",
 }  # fmt: skip
 
 
@@ -118,15 +119,14 @@ async def test_a_commit_that_becomes_visible_late_is_not_missed(engine: Engine) 
     slow, quick = await Session.open(engine.dsn), await Session.open(engine.dsn)
     now = from_datetime(datetime.now(UTC))
 
-    def of(moment: int, message: str) -> NewNotice:
-        return NewNotice(org="default", code="ACK_RETRY", message=message, id=first_id(moment)[:15] + b"\1")
+    def of(moment: int, message: str) -> Query:
+        row = first_id(moment)[:15] + b"\1", 1, "default", "ACK_RETRY", "warn", message, None, None, b"{}"
+        return SQL.insert_notices.rows([row], now)
 
     try:
-        from holdfast.store.pg.session import BEGIN, COMMIT
-
         following = engine.follow_notices(after=str(UUID(bytes=first_id(now - seconds(60)))))
-        await slow.run([BEGIN, SQL.use_worker.one(), notices_to_insert([of(now, "early and late")], now)])
-        await quick.once(SQL.use_worker.one(), notices_to_insert([of(now + seconds(3), "late and early")], now))
+        await slow.run([BEGIN, SQL.use_worker.one(), of(now, "early and late")])
+        await quick.once(SQL.use_worker.one(), of(now + seconds(3), "late and early"))
         assert await take(following, 1) == ["late and early"]
         following = engine.follow_notices(after=str(UUID(bytes=first_id(now - seconds(60)))))
         reading = asyncio.create_task(take(following, 2))

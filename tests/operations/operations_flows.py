@@ -27,5 +27,13 @@ def waiting(name: str = "plain", middle: dict[str, Any] | None = None, **policy:
     }
 
 
+def undoable(name: str = "saga") -> dict[str, Any]:
+    """The same with a compensation: it is not carried, because it may need its past to go back."""
+    flow = waiting(name)
+    flow["nodes"][0]["undo"] = "back"
+    flow["nodes"].append({"id": "back", "kind": "compensation", "handler": "echo"})
+    return flow
+
+
 async def echo(ctx: Context, data: Any) -> Any:
     return data

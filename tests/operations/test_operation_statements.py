@@ -22,6 +22,7 @@ FORGETS = {
     "drop_partition",
     "purge_instances",
     "prune_receipts",
+    "prune_passed_receipts",
     "prune_dead_letters",
     "prune_statistics",
 }

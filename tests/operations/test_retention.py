@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from operations_flows import echo, waiting
+from operations_flows import echo, undoable, waiting
 from psycopg.conninfo import make_conninfo
 
 from holdfast import Engine
@@ -70,7 +70,8 @@ async def test_nothing_goes_unless_somebody_says_so(office: Engine, evidence: Ev
 
 async def test_months_are_dropped_when_nobody_needs_them(office: Engine, evidence: Evidence) -> None:
     over = await finished(office, 3)
-    active = await office.start("plain")
+    await office.publish(undoable())
+    active = await office.start("saga")
     await office.drain(timeout=30)
     month = evidence.ask("select to_char(holdfast.clock() at time zone 'UTC', '_YYYYMM')")
     await advance(office, days=70)

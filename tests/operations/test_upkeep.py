@@ -36,7 +36,7 @@ async def test_a_task_is_done_by_one_of_many(engine: Engine, evidence: Evidence)
 
 
 def _named() -> set[str]:
-    return {name for name, task in upkeep.TASKS.items() if task.needs is not None}
+    return {name for name, task in upkeep.TASKS.items() if task.needs}
 
 
 async def test_a_runner_that_died_is_replaced(engine: Engine, evidence: Evidence) -> None:

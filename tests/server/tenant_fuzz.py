@@ -30,6 +30,7 @@ LISTS: Final = {
     "list_tasks": f"{API}/tasks",
     "list_dead_letters": f"{API}/dead-letters",
     "list_effects": f"{API}/effects",
+    "list_notices": f"{API}/notices",
     "list_workflows": "/ui/workflows",
 }
 # Differ between two answers to the same question.
@@ -68,6 +69,7 @@ async def collect_cursors(world: World) -> None:
             **{operation: [path] for operation, path in LISTS.items()},
             "list_steps": [f"{trail}/steps" for trail in trails],
             "list_events": [f"{trail}/events" for trail in trails],
+            "list_activities": [f"{trail}/activities" for trail in trails],
         }
         for operation, asked in paths.items():
             answers = [await wire.ask(Call("GET", path, {"limit": "1"}), bearer(company, "operator")) for path in asked]

@@ -130,6 +130,13 @@ def _trail(part: str, operation: str) -> Recipe:
     return recipe
 
 
+def _activity(verb: str) -> Recipe:
+    def recipe(wish: Wish) -> Call:
+        return Call("POST", f"{API}/instances/{wish.id('instance')}/activities/{wish.id('activity')}/{verb}")
+
+    return recipe
+
+
 def _definition(suffix: str, media: str = "application/json") -> Recipe:
     def recipe(wish: Wish) -> Call:
         path = f"{API}/definitions/{quote(wish.name('flow'))}{suffix.format(wish.luck.choice([1, 1, 2]))}"
@@ -246,6 +253,17 @@ RECIPES: Final[dict[str, Recipe]] = {
     "resume_instance": _on("POST", f"{_INSTANCE}/resume", "instance"),
     "rerun_instance": _on("POST", f"{_INSTANCE}/rerun", "instance", lambda wish: {"from_step": wish.name("node")}),
     "requeue_instance": _on("POST", f"{_INSTANCE}/requeue", "instance", _why),
+    "get_lifecycle": _on("GET", f"{_INSTANCE}/lifecycle", "instance"),
+    "list_activities": _trail("activities", "list_activities"),
+    "write_activity": _on(
+        "POST", f"{_INSTANCE}/activities", "instance", lambda wish: {"name": "Check", "status": wish.name("node")}
+    ),
+    "freeze_activity": _activity("freeze"),
+    "unfreeze_activity": _activity("unfreeze"),
+    "list_notices": _list(
+        f"{API}/notices", "list_notices", {"instance": ("id", "instance"), "consumer": ("name", "subject")}
+    ),
+    "stream_notices": lambda wish: Call("GET", f"{API}/notices/stream", {"instance": wish.id("instance")}),
     "list_tasks": _list(
         f"{API}/tasks",
         "list_tasks",

@@ -197,6 +197,14 @@ async def _fill(company: Company, engine: Engine) -> None:
         review = await engine.start(f"{mark}.review", {"secret": company.canary, "n": n}, by=clerk)
         await engine.settle(review.id, 30)
     await engine.drain(timeout=60)
+    for begun in (await engine.list(flow="orders")).items:
+        for by in (clerk, f"{mark}-guest"):
+            await engine.activity(begun.id, mark, status="Done", by=by, data=company.canary)
+        for n in range(2):
+            engine.board.tell_error(
+                "MONITOR_ERROR", company.canary, org=company.name, instance=UUID(begun.id).bytes, consumer=f"{mark}-{n}"
+            )
+    await engine.board.told()
 
 
 async def _order(company: Company, engine: Engine, n: int, key: str) -> None:
@@ -255,6 +263,7 @@ def portrait(dsn: str, company: Company) -> dict[str, set[str]]:
 async def _spy(company: Company, dsn: str) -> None:
     """Every id of the company, by kind."""
     kinds = {"instance": "instances", "task": "tasks", "letter": "dead_letters", "effect": "effects", "step": "steps"}
+    kinds |= {"activity": "activities"}
     with _connect(dsn) as db:
         for kind, table in kinds.items():
             rows = db.execute(

@@ -63,6 +63,13 @@ COVERED = {
     "replay_effect": ("operate", "effects"),
     "list_workers": ("operate", "control"),
     "get_statistics": ("read", "control"),
+    "get_lifecycle": ("read", "lifecycle"),
+    "list_activities": ("read", "lifecycle"),
+    "write_activity": ("act", "lifecycle"),
+    "freeze_activity": ("operate", "lifecycle"),
+    "unfreeze_activity": ("operate", "lifecycle"),
+    "list_notices": ("read", "notices"),
+    "stream_notices": ("read", "notices"),
 }
 
 

@@ -40,6 +40,7 @@ BODIES: dict[str, Any] = {
     "advance_workflow": {"event": "opened", "input": {}},
     "signal_instance": {"event": "opened"},
     "rerun_instance": {"from_step": "rest"},
+    "write_activity": {"name": "Check", "status": "Done"},
     "decide_task": {"decision": "opened"},
     "assign_task": {"to": "vera"},
     "delegate_task": {"to": "vera"},
@@ -86,7 +87,7 @@ async def test_every_door_is_shut_for_whoever_may_not_see(archive: tuple[Served,
             answers: list[tuple[int, str]] = []
             for id in (ids[KINDS[parameter]], str(uuid4())):
                 sent = None if method == "GET" else BODIES.get(operation)
-                answer = await client.request(method, path.format(**{parameter: id}), json=sent)
+                answer = await client.request(method, path.format(**{"activity_id": uuid4(), parameter: id}), json=sent)
                 answers.append((answer.status_code, answer.json()["code"]))
             assert answers[0] == answers[1], (who, operation)
             assert answers[0] in ((403, "SCOPE_MISSING"), (404, f"{_noun(parameter)}_UNKNOWN")), (who, operation)
@@ -103,7 +104,9 @@ async def test_whoever_may_see_is_let_in(archive: tuple[Served, dict[str, str]])
             continue
         sent = None if method == "GET" else BODIES.get(operation)
         for client in (sara, olga):
-            answer = await client.request(method, path.format(**{parameter: ids[KINDS[parameter]]}), json=sent)
+            answer = await client.request(
+                method, path.format(**{"activity_id": uuid4(), parameter: ids[KINDS[parameter]]}), json=sent
+            )
             unseen = answer.status_code == 404 and answer.json()["code"] == f"{_noun(parameter)}_UNKNOWN"
             assert not unseen, (operation, answer.text)
 

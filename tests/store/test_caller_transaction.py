@@ -518,7 +518,7 @@ def test_the_async_engine_takes_both_kinds(engine: SyncEngine, key: str) -> None
 def test_every_statement_fits_the_schema(engine: SyncEngine) -> None:
     folder = resources.files("holdfast.store").joinpath("sql", "caller")
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    assert len(files) == 6
+    assert len(files) == 8
     with psycopg.connect(engine.dsn) as conn:
         for file in files:
             text = file.read_text()

@@ -34,7 +34,7 @@ from holdfast.core.model.ids import timer_id
 from holdfast.core.model.signals import SYSTEM
 from holdfast.core.model.state import Instance
 from holdfast.core.model.status import InstanceStatus, StepStatus
-from holdfast.store.commit.batch import Batch, ChildStart, writes
+from holdfast.store.commit.batch import Batch, ChildStart, SignalReceipt, writes
 from holdfast.store.commit.needs import KeptEvent
 from holdfast.store.commit.rows import Entry
 from holdfast.store.pg.session import Session
@@ -169,7 +169,7 @@ async def test_a_consumed_signal_is_consumed_once(session: Session, db: Db) -> N
 
 async def test_a_repeated_signal_id_refuses_the_whole_batch(session: Session, db: Db) -> None:
     first, _, now = await start(session)
-    receipt = (first.id, first.org, "signal-1", b"hash")
+    receipt = SignalReceipt(first.id, first.org, "signal-1", b"hash")
     await commit(session, batch(now, Entry(first, [decision(later(first))]), receipts=[receipt]))
     before = snapshot(db)
     second = later(first)
@@ -230,7 +230,7 @@ def _many(now: int, size: int) -> Batch:
             )
         )
         consumed.append((one.id, one.id))
-        receipts.append((one.id, one.org, str(n), b"hash"))
+        receipts.append(SignalReceipt(one.id, one.org, str(n), b"hash"))
         kept.append((one.id, one.org, KeptEvent(new_id(one.id[15]), "paid", None, SYSTEM, "", now, now + 1)))
         children.append(ChildStart(new_id(), one.org, one.definition, "sub", 1, b"{}", one.id, "0@1", None))
     return batch(now, *entries, consumed=consumed, receipts=receipts, kept=kept, children=children)

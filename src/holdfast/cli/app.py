@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from holdfast.cli.commands.activities import activities
 from holdfast.cli.commands.advance import advance
 from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.control import abort, cancel, pause, resume
@@ -20,8 +21,10 @@ from holdfast.cli.commands.effects import effects
 from holdfast.cli.commands.flows import flows
 from holdfast.cli.commands.instances import instances
 from holdfast.cli.commands.keys import keys
+from holdfast.cli.commands.lifecycle import lifecycle
 from holdfast.cli.commands.maintain import maintain
 from holdfast.cli.commands.migrate import migrate, revert_migration
+from holdfast.cli.commands.notices import notices
 from holdfast.cli.commands.publish import publish
 from holdfast.cli.commands.rerun import rerun
 from holdfast.cli.commands.server import server
@@ -50,12 +53,12 @@ app = typer.Typer(
 PANELS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
     "Run": (up, server, worker),
     "Define": (validate, schema, publish, flows),
-    "Instances": (start, advance, signal, instances, show, timeline, cancel, abort, pause, resume),
+    "Instances": (start, advance, signal, instances, show, timeline, lifecycle, cancel, abort, pause, resume),
     "Repair": (requeue, rerun, migrate, revert_migration),
-    "Look after": (doctor, workers, maintain, bench, docs),
+    "Look after": (doctor, notices, workers, maintain, bench, docs),
 }
 GROUPS: Final = {
-    "Instances": {"tasks": tasks},
+    "Instances": {"tasks": tasks, "activities": activities},
     "Repair": {"dlq": dead_letters, "effects": effects, "stuck": stuck},
     "Look after": {"db": db, "keys": keys},
 }

@@ -67,6 +67,13 @@ class Server:
         self.get_effect = client.effects.get
         self.replay_effect = client.effects.resend
         self.workers = client.workers
+        self.lifecycle = client.lifecycle
+        self.notices = client.notices.list
+        self.follow_notices = client.notices.follow
+        self.activity = client.activities.write
+        self.activities = client.activities.of
+        self.freeze_activity = client.activities.freeze
+        self.unfreeze_activity = client.activities.unfreeze
 
     def all_dead_letters(self, filter: LetterFilter, *, after: str | None = None, limit: int = 50) -> NoReturn:
         raise Refused(

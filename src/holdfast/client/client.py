@@ -16,10 +16,12 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from holdfast.client.activities import ClientActivities
 from holdfast.client.connection import EVERYTHING, Connection, given, id_part, some_id_part, taken
 from holdfast.client.dead_letters import ClientDeadLetters
 from holdfast.client.effects import ClientEffects
 from holdfast.client.flows import ClientFlows
+from holdfast.client.notices import ClientNotices
 from holdfast.client.tasks import ClientTasks
 from holdfast.core.model.status import TERMINAL
 from holdfast.doors.registry import source_of
@@ -28,6 +30,7 @@ from holdfast.runtime.reads.search import InstanceFilter
 from holdfast.runtime.reads.views import Page
 from holdfast.store.queue.workers import WorkerProcess
 from holdfast.store.reads.instances import Event, Instance, Step
+from holdfast.store.reads.lifecycle import Lifecycle
 
 TIMEOUT: Final = 60.0
 LOOK_AGAIN: Final = 0.25
@@ -55,6 +58,8 @@ class Client:
         self.tasks = ClientTasks(self._server)
         self.dead_letters = ClientDeadLetters(self._server)
         self.effects = ClientEffects(self._server)
+        self.activities = ClientActivities(self._server)
+        self.notices = ClientNotices(self._server)
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +89,10 @@ class Client:
         return [
             taken(Event, item) for item in self._server.pages(f"/instances/{id_part(instance_id)}/events", EVERYTHING)
         ]
+
+    def lifecycle(self, instance_id: str, *, last: int | None = None) -> Lifecycle:
+        """Read the lifecycle of a machine: `last` of its latest entries, 1,000 unless given, 10,000 at most."""
+        return taken(Lifecycle, self._server.get(f"/instances/{id_part(instance_id)}/lifecycle", last=last))
 
     def workers(self, *, limit: int = 200) -> list[WorkerProcess]:
         """List the worker processes of the installation; the key needs the scope `operate`."""

@@ -107,6 +107,23 @@ class Transport:
                 return found, cursor
             query = {**query, "after": None}
 
+    def events(self, path: str, query: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Yield the data of server-sent events until the server ends the stream."""
+        asked = {name: _values(value) for name, value in query.items() if value is not None}
+        try:
+            with self._http.stream(
+                "GET", f"{self._url}{PREFIX}{path}", params=asked or None, headers=_encoded(headers)
+            ) as answer:
+                if answer.status_code >= 300:
+                    answer.read()
+                    raise _refusal(answer)
+                for line in answer.iter_lines():
+                    name, _, value = line.partition(": ")
+                    if name == "data":
+                        yield value.encode()
+        except httpx2.TransportError as failure:
+            raise _unreachable(self._url, failure) from None
+
     def send(
         self,
         method: str,
@@ -144,15 +161,19 @@ class Transport:
                     hint="Check --by, --key, --role and --api-key.",
                 ) from None
             except httpx2.TransportError as failure:
-                raise StoreError(
-                    f"The server {self._url} cannot be reached: {failure}.",
-                    code="SERVER_UNREACHABLE",
-                    hint="Check --url and whether it runs; `holdfast up` starts one here.",
-                ) from None
+                raise _unreachable(self._url, failure) from None
             pause = float(answer.headers.get("Retry-After") or 1)
             if answer.status_code != 429 or time.monotonic() + pause > deadline:
                 return answer
             time.sleep(pause)
+
+
+def _unreachable(url: str, failure: httpx2.TransportError) -> StoreError:
+    return StoreError(
+        f"The server {url} cannot be reached: {failure}.",
+        code="SERVER_UNREACHABLE",
+        hint="Check --url and whether it runs; `holdfast up` starts one here.",
+    )
 
 
 def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:

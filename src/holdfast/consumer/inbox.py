@@ -36,5 +36,5 @@ async def is_new_async(connection: Any, ack: str) -> bool:
 
 
 def forget(connection: Any, days: int = 90) -> Any:
-    """Delete what was seen so long ago that it does not come again."""
+    """Delete the memory of facts seen so long ago that they do not come again."""
     return connection.execute(_FORGET, [days])

@@ -18,6 +18,7 @@ from holdfast.core.fast.forward import begin, go_on
 from holdfast.core.kernel.builder import Move, Overflow, Turn, without_own
 from holdfast.core.kernel.finish import finish
 from holdfast.core.kernel.walk import walk
+from holdfast.core.machine.backfill import backfilled
 from holdfast.core.machine.gates import gate_done
 from holdfast.core.machine.triggers import triggered
 from holdfast.core.model.decision import Decision, Facts
@@ -25,6 +26,7 @@ from holdfast.core.model.program import Program
 from holdfast.core.model.signals import (
     CONDITIONAL,
     Abort,
+    Backfilled,
     CallDue,
     CallsSpent,
     Cancel,
@@ -88,7 +90,7 @@ def decide_at_length(program: Program, instance: Instance, signal: Signal, facts
 
 
 def _check_legal(instance: Instance, signal: Signal) -> None:
-    if type(signal) is Triggered:  # what it meets is part of its answer
+    if type(signal) in _OF_MACHINES:  # what it meets is part of its answer
         return
     if instance.status in TERMINAL and not _is_afterwork(instance, signal):
         raise Conflict(
@@ -125,6 +127,13 @@ def _triggered(turn: Turn, signal: Triggered) -> None:
     triggered(turn, signal)
 
 
+def _backfilled(turn: Turn, signal: Backfilled) -> None:
+    if not turn.instance.version:
+        _started(turn, Started(turn.context))
+        walk(turn)
+    backfilled(turn, signal)
+
+
 def _started(turn: Turn, signal: Started) -> None:
     turn.instance = started_by(turn.instance, turn.facts.actor)
     turn.status = InstanceStatus.RUNNING
@@ -137,6 +146,7 @@ def _started(turn: Turn, signal: Started) -> None:
     turn.moves.append(Move(ROOT, 0, signal.node or turn.program.entry, raw, cause="started"))
 
 
+_OF_MACHINES: Final = frozenset({Triggered, Backfilled})
 _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Started: _started,
     WorkDone: results.work_done,
@@ -161,5 +171,6 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Migrate: migrate.migrate,
     Rerun: rerun.rerun,
     Triggered: _triggered,
+    Backfilled: _backfilled,
     GateDone: gate_done,
 }

@@ -162,7 +162,7 @@ class BorrowedVerbs:
             consumer, ack, outcome, _text(message, "message"), environment, verdict, event, payload,
             _text(by, "actor"), self._org,
         )  # fmt: skip
-        return bool(await _run(conn, "acknowledge", arguments, self._wake))
+        return bool(await _run(conn, "acknowledge_fact", arguments, self._wake))
 
     async def get(self, conn: Any, instance: bytes) -> Instance:
         found = await _run(conn, "get_instance", (_uuid(instance), self._org))
@@ -217,7 +217,7 @@ _CODES: Final = {
     ("trigger_machine", "HF404"): "FLOW_UNKNOWN",
     ("trigger_machine", "HF409"): "SIGNAL_ID_REUSED",
     ("trigger_machine", "HF422"): "TRIGGER_REFUSED",
-    ("acknowledge", "HF404"): "ACK_UNKNOWN",
+    ("acknowledge_fact", "HF404"): "ACK_UNKNOWN",
     ("decide_task", "HF404"): "TASK_UNKNOWN",
     ("decide_task", "HF409"): "SIGNAL_ID_REUSED",
 }

@@ -1,4 +1,4 @@
-"""Notices for operators: written by commits, by the look for instances that stand still, and by background loops.
+"""Notices for operators: written by commits, by the look for stale instances, and by background loops.
 
 The id of a notice begins with the moment of its commit, so ids order notices by time. Commits become visible in another
 order than they took their moments, which a reader that follows them must allow for.
@@ -68,6 +68,13 @@ class Notice(msgspec.Struct, frozen=True):
     consumer: str | None
     detail: Any
     created_at: datetime
+
+
+class NoticePage(msgspec.Struct, frozen=True):
+    """Notices, and the start of the next page; None when this is the last one."""
+
+    items: list[Notice]
+    next: str | None
 
 
 class WantedNotices(msgspec.Struct, frozen=True):

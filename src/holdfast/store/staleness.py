@@ -1,4 +1,4 @@
-"""The look for instances that stand still: when it is due, and the notices it writes."""
+"""The look for stale instances, and the notices it writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE: Final = 200
 
 
 class Looked(NamedTuple):
-    """One look: the instances looked at, and the notices written about those that stand still."""
+    """One look: the instances looked at, and the notices written about stale ones."""
 
     instances: int
     notices: int

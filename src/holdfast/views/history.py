@@ -47,7 +47,7 @@ def _visit(step: Step, view: Instance, program: Program) -> Iterator[tuple[_Plac
         if step.name == "@expire":
             yield (*step.opened, 0), HistoryEvent("timeout", None, SYSTEM.id, step.created_at)
         return
-    yield (*step.opened, 0), HistoryEvent("step_entered", step.name, _who_entered(step, view), step.created_at)
+    yield (*step.opened, 0), HistoryEvent("step_entered", step.name, _who_entered(step, view), step.began_at)
     if step.closed is not None and step.behaviour != "end":
         for ordinal, event in enumerate(_closing(step, program), 1):
             yield (*step.closed, ordinal), event

@@ -68,7 +68,7 @@ def words_of(step: Step, node: Node | None, record: Record) -> str:
     if step.status in OPEN_STEP:
         parts += _open_words(step, state, node, record)
     elif step.behaviour not in ("pass", "join") and step.closed_at is not None:
-        parts.append(spoken(step.closed_at - step.created_at))
+        parts.append(spoken(step.closed_at - step.began_at))
         parts += [f"{step.attempts} calls"] if step.attempts > 1 else []
     parts += _decisions(record.tasks_by_step.get(step.id, []))
     parts += _findings(step)
@@ -78,7 +78,7 @@ def words_of(step: Step, node: Node | None, record: Record) -> str:
 def _open_words(step: Step, state: str, node: Node | None, record: Record) -> list[str]:
     if state == "pending":
         return []
-    age = spoken(record.now - step.created_at)
+    age = spoken(record.now - step.began_at)
     if state == QUEUED:
         return [f"for {age}", f"no worker has taken {_handler(step, node)} yet"]
     calls = node.retry.calls if node is not None and node.retry is not None else 1

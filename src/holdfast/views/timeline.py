@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True):
 def timeline(steps: Iterable[Step], events: Iterable[Event], tasks: Iterable[Task]) -> list[Entry]:
     """List steps, events and tasks by revision, then by time: commits of the same time keep their order."""
     visits = list(steps)
-    opened = {(step.token, step.created_at): step.opened[0] for step in visits}
+    opened = {(step.token, step.began_at): step.opened[0] for step in visits}
     last = max(opened.values(), default=0)
     lines = [
         *((step.opened[0], _step(step)) for step in visits if step.behaviour != "control"),
@@ -63,7 +63,7 @@ def _place(line: tuple[int, Entry]) -> tuple[int, datetime, int]:
 
 def _step(step: Step) -> Entry:
     return Entry(
-        at=step.created_at,
+        at=step.began_at,
         kind="step",
         name=step.name,
         token=step.token,

@@ -119,7 +119,7 @@ def shift(turn: Turn, path: str, arrival: Arrival, raw: bytes | None, way: Way, 
     turn.take_signed(sent)
     _record(turn, path, token, place, arrival, sent, way, records)
     turn.end_waits(path, token)
-    turn.arrival = arrival
+    turn.arrival = None if arrival.is_past else arrival
     turn.moves.append(Move(path, token.hop + 1, way.target, sent, 0, place.id, "event", fence=token.fence))
     walk(turn)
     turn.arrival = None
@@ -132,7 +132,15 @@ def _record(
     told = {"event": arrival.event} | ({"timeout": True} if arrival.by_timeout else {})
     turn.note("event_received", place.id, token_id(path, token.hop), told)
     facts = {} if arrival.occurred_at == turn.now else {"occurred_at": to_iso(arrival.occurred_at)}
+    if arrival.by is not None:
+        facts["by"] = arrival.by
     turn.close(token, STEP_COMPLETED, arrival.event, chosen=way.chosen, output=sent, closing=closing(records, **facts))
+
+
+def tell_answer(turn: Turn, event: str, came_from: str) -> bytes:
+    """Answer events that have led the token to where it stands now."""
+    target = _standing(turn) or max(turn.opened, key=lambda step: step.hop).node
+    return _answer(turn, event, None, came_from, target)
 
 
 def _standing(turn: Turn) -> str | None:

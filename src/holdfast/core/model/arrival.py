@@ -11,3 +11,5 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     occurred_at: int
     needs_ack: bool = True
     by_timeout: bool = False
+    by: str | None = None  # who sent it, where that is not the actor of the decision
+    is_past: bool = False  # nobody is told of it

@@ -225,6 +225,18 @@ class Migrated(ControlRow, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class Checkpoint(ControlRow, frozen=True, kw_only=True):
+    """The instance as it was when its open steps were carried into the present month. The row's input is its context.
+
+    Replay begins at the newest one, so the rows before it may go.
+    """
+
+    node = "@checkpoint"
+    status: InstanceStatus
+    reason: str | None
+    state: msgspec.Raw  # a snapshot, in the format of its release
+
+
 RowT = TypeVar("RowT", bound=ControlRow)
 CONTROL_ROWS: Final[tuple[type[ControlRow], ...]] = tuple(ControlRow.__subclasses__())
 _decoders: Final = {row: msgspec.json.Decoder(row).decode for row in CONTROL_ROWS}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from holdfast.core.model.state import Wait
 from holdfast.core.model.status import Phase, StepStatus
+
+# Cause of a row that carries an open step into a later month, and outcome of the row that it takes the place of.
+CARRIED: Final = "carried"
 
 
 class StepRow(msgspec.Struct, frozen=True, gc=False):

@@ -255,6 +255,21 @@ class Triggered(msgspec.Struct, frozen=True, gc=False):
     occurred_at: int | None = None  # when it happened, if that was before now
 
 
+class PastEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event that happened before the instance was there."""
+
+    event: str | int
+    occurred_at: int
+    raw: bytes | None = None
+    by: str | None = None
+
+
+class Backfilled(msgspec.Struct, frozen=True, gc=False):
+    """The past of an object, for a new instance."""
+
+    events: tuple[PastEvent, ...]
+
+
 class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     """A consumer's answer to a fact, or the end of the engine's attempts to get one."""
 
@@ -301,6 +316,7 @@ Signal = (
     | Migrate
     | Rerun
     | Triggered
+    | Backfilled
     | Acknowledged
     | GateDone
 )

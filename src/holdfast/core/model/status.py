@@ -86,12 +86,13 @@ INSTANCE_TRANSITIONS: Final[dict[InstanceStatus, frozenset[InstanceStatus]]] = {
 }
 
 _CLOSES = {_S.COMPLETED, _S.CONFIRMED, _S.REJECTED, _S.FAILED, _S.PAUSED, _S.SKIPPED, _S.CANCELLED}
+_CARRIED = {_S.SUPERSEDED}  # a step at rest goes on as a row of the present month
 
 STEP_TRANSITIONS: Final[dict[StepStatus, frozenset[StepStatus]]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.WAITING, _S.WAITING_DECISION, *_CLOSES}),
     _S.RUNNING: frozenset({_S.WAITING, _S.WAITING_DECISION, *_CLOSES}),
-    _S.WAITING_DECISION: frozenset(_CLOSES),
-    _S.WAITING: frozenset(_CLOSES),
+    _S.WAITING_DECISION: frozenset(_CLOSES | _CARRIED),
+    _S.WAITING: frozenset(_CLOSES | _CARRIED),
     _S.COMPLETED: frozenset({_S.COMPENSATION, _S.ROLLED_BACK}),  # straight back where nothing compensates the step
     _S.CONFIRMED: frozenset({_S.COMPENSATION, _S.ROLLED_BACK}),
     _S.REJECTED: frozenset(),

@@ -14,6 +14,7 @@ from holdfast.core.model.control_rows import (
     Aborted,
     BranchLost,
     Cancelled,
+    Checkpoint,
     ControlRow,
     Escaped,
     EventKept,
@@ -38,6 +39,7 @@ from holdfast.core.model.control_rows import (
     read_control,
 )
 from holdfast.core.model.rows import StepRow, read_error
+from holdfast.core.model.snapshot import read_state
 from holdfast.core.model.state import ROOT, Parked, Rollback, Stopping, Token, value_of
 from holdfast.core.model.status import InstanceStatus, Phase
 from holdfast.core.replay.rebuild import Rebuild
@@ -225,6 +227,16 @@ def _rerun(rebuild: Rebuild, row: StepRow, told: Rerun) -> None:
     rebuild.moves[path] = Move(path, told.hop, told.at, raw, last=told.last, run=told.run)
 
 
+def _begin_anew(rebuild: Rebuild, row: StepRow, told: Checkpoint) -> None:
+    """Take the instance as the checkpoint has it."""
+    rebuild.status, rebuild.reason, rebuild.context = told.status, told.reason, row.input or b"{}"
+    state = read_state(bytes(told.state))
+    rebuild.tokens, rebuild.scopes, rebuild.ghosts = dict(state.tokens), dict(state.scopes), dict(state.ghosts)
+    rebuild.chain, rebuild.early, rebuild.parked = state.chain, state.early, state.parked
+    rebuild.stopping, rebuild.expires = state.stopping, state.expires
+    rebuild.moves = {}
+
+
 FOLLOWERS: Final[dict[type[ControlRow], Callable[[Rebuild, StepRow, Any], None]]] = {
     Suspended: _suspend,
     Resumed: _resume,
@@ -249,6 +261,7 @@ FOLLOWERS: Final[dict[type[ControlRow], Callable[[Rebuild, StepRow, Any], None]]
     Expired: _expire,
     Migrated: _migrate,
     Rerun: _rerun,
+    Checkpoint: _begin_anew,
 }
 _BY_NODE: Final = {row.node: (row, follower) for row, follower in FOLLOWERS.items()}
 

@@ -12,7 +12,7 @@ from holdfast.core.kernel.enter import AUTOMATIC
 from holdfast.core.kernel.failure import DEAD, LOST, POSTPONED, ROLLBACK, with_error
 from holdfast.core.model.ids import COMPENSATE, CONTROL, timer_id
 from holdfast.core.model.program import Place, Program
-from holdfast.core.model.rows import StepRow, phase_of_work, read_error
+from holdfast.core.model.rows import CARRIED, StepRow, phase_of_work, read_error
 from holdfast.core.model.state import (
     Arrival,
     Failed,
@@ -88,6 +88,8 @@ class Rebuild:
     # --- a row opens ----------------------------------------------------------------------------------------------
 
     def open(self, row: StepRow) -> None:
+        if row.cause == CARRIED:  # the token is on this step already
+            return
         self.entity_version = row.entity_version
         if row.kind == COMPENSATE:
             self.undoing.open(row)
@@ -144,6 +146,8 @@ class Rebuild:
     def close(self, row: StepRow) -> None:
         if row.kind == COMPENSATE:
             self.undoing.close(row)
+            return
+        if row.outcome == CARRIED:  # the token stays where it is: another row tells how the step ends
             return
         token = self.tokens.get(row.path)
         if row.kind == CONTROL or token is None or token.step != row.id:

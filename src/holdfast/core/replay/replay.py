@@ -4,7 +4,8 @@ Rows are read as moments in the order of (version, ordinal): a row opens, a row 
 out of transit and puts it on a step, or takes it off a step and sends it on along the edge the row recorded; control
 rows hold the changes that no step has (suspend, hold, escape …). A token in transit when a version ends has arrived at
 a join. Nothing is decided here: conditions, policies and clocks were settled when the rows were written. Rows before a
-migration are read with the graph they were written under.
+migration are read with the graph they were written under. An instance that rests for years is carried into the present
+month now and then; its replay begins at the checkpoint that was written with it.
 
 Equal to the live instance: tokens, waits, scopes, context, status, reason. Not compared: the version (a retry raises
 it without a row), fences, calls and timestamps.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from holdfast.core.model.control_rows import Migrated, read_control
+from holdfast.core.model.control_rows import Checkpoint, Migrated, read_control
 from holdfast.core.model.ids import CONTROL
 from holdfast.core.model.program import Program
 from holdfast.core.model.renames import MIGRATE
@@ -24,7 +25,7 @@ from holdfast.core.model.state import Instance, Token
 from holdfast.core.replay.controls import follow
 from holdfast.core.replay.rebuild import Rebuild
 
-__all__ = ["StepRow", "definitions_of", "replay", "visited"]
+__all__ = ["StepRow", "definitions_of", "replay", "since_checkpoint", "visited"]
 
 Moment = tuple[int, int, int, StepRow]  # version, ordinal, 0: opens · 1: closes
 
@@ -36,7 +37,7 @@ def replay(
 
     `program` is the graph the instance is on now; `programs` has those it was migrated from, by definition.
     """
-    found = list(rows)
+    found = since_checkpoint(rows)
     rebuild = _begin(program, found, instance, programs)
     for _, moments in groupby(_ordered(found), key=lambda moment: moment[0]):
         for version, _, closes, row in moments:
@@ -58,7 +59,7 @@ def visited(
     programs: Mapping[bytes, Program] | None = None,
 ) -> Token:
     """The token as it was when it opened that step, with the value it brought along."""
-    found = list(rows)
+    found = since_checkpoint(rows)
     rebuild = _begin(program, found, instance, programs)
     for _, moments in groupby(_ordered(found), key=lambda moment: moment[0]):
         for _, _, closes, row in moments:
@@ -70,6 +71,16 @@ def visited(
                 return rebuild.tokens[row.path]
         rebuild.end_version()
     raise KeyError(step)
+
+
+def since_checkpoint(rows: Iterable[StepRow]) -> list[StepRow]:
+    """The rows from the newest checkpoint on; all of them where there is none.
+
+    Those before it may be there in part only: months go one by one.
+    """
+    found = list(rows)
+    newest = max((row.opened_version for row in found if row.node == Checkpoint.node), default=0)
+    return [row for row in found if row.opened_version >= newest]
 
 
 def definitions_of(rows: Iterable[StepRow]) -> list[bytes]:

@@ -205,6 +205,12 @@ def _chosen(past: Past, node: str, token: str | None, open_scopes: Any) -> StepR
     visits = [r for r in past.rows if r.kind == FORWARD and today(r.node, _moment(r)) == node]
     if token is not None:
         visits = [r for r in visits if token_id(r.path, r.hop) == token]
+    if not visits and any(row.node == control_rows.Checkpoint.node for row in past.rows):
+        raise Conflict(
+            f"The instance has not been at {node!r} since it was carried into a later month.",
+            code="RERUN_HISTORY_GONE",
+            hint="Choose a step it has been at since; start a new instance to begin earlier.",
+        )
     if not visits:
         raise NotFound(
             f"The instance has not been at {node!r}" + (f" with the token {token}." if token else "."),

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
 from holdfast.core.decide import decide, decide_at_length
 from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, settle
 from holdfast.core.machine.gates import GATE
@@ -22,6 +24,7 @@ from holdfast.core.model.signals import (
     SYSTEM,
     Acknowledged,
     Actor,
+    Backfilled,
     Cancel,
     Decided,
     EventArrived,
@@ -554,7 +557,7 @@ class Plan:
     # --- what could not be applied ---------------------------------------------------------------------------------
 
     def _refuse(self, item: Item, instance: Instance, program: Program, refusal: HoldfastError) -> None:
-        if type(item.signal) is Triggered and not instance.version:
+        if isinstance(item.signal, Triggered | Backfilled) and not instance.version:
             self._begin(item, instance, program)
         if item.queued is not None:
             if is_repeated(item.signal, instance, refusal, taken_back=self._is_taken_back(item, instance, program)):
@@ -645,6 +648,8 @@ def _content(item: Item) -> SignalContent | None:
         then = signal.then
         event, raw = ("", None) if then is None else (str(then.event), then.raw)
         return SignalContent(item.instance, item.receipt, event, raw, None)
+    if isinstance(signal, Backfilled):
+        return SignalContent(item.instance, item.receipt, "backfill", msgspec.json.encode(signal), None)
     if isinstance(signal, Triggered):
         said = None if signal.expected is None else str(signal.expected)
         return SignalContent(item.instance, item.receipt, str(signal.event), signal.raw, said)

@@ -10,29 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.errors import StoreError
 from holdfast.logs import logger
 from holdfast.runtime.consumers.answers import Answers
-from holdfast.runtime.consumers.events import PresentEntry
 from holdfast.runtime.consumers.filling import fill_all
 from holdfast.runtime.consumers.here import HereRunner
 from holdfast.runtime.consumers.options import ConsumerOptions
 from holdfast.runtime.consumers.push import Push, Pusher
 from holdfast.runtime.consumers.registry import Consumer, Consumers
-from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.worker.looks import TROUBLE, Looks, reopened, report
-from holdfast.runtime.worker.transactions import LentTransactions
 from holdfast.store import consumers as stored
 from holdfast.store import deliveries
 from holdfast.store.consumers import PushConsumer
 from holdfast.store.deliveries import Claimed, DeliveryKey, Wanted
 from holdfast.store.pg.session import Session
 from holdfast.store.queue.lease import Lease
-
-if TYPE_CHECKING:
-    from holdfast.runtime.worker.worker import Worker
 
 log = logger("holdfast.consumers")
 
@@ -43,23 +37,6 @@ LEFT_FOR: Final = 30.0  # seconds a pushed consumer is left to workers that have
 BEATS: Final = 3  # within the ttl of a consumer
 
 Taker = Consumer | PushConsumer
-
-
-def attach(
-    worker: Worker,
-    dsn: str,
-    registry: Consumers,
-    options: ConsumerOptions,
-    effects: EffectOptions,
-    answers: Answers,
-    present: PresentEntry,
-) -> None:
-    """Let this worker send facts to consumers, unless its options forbid it."""
-    if worker.options.consumers:
-        transactions = LentTransactions(dsn, worker.options.calls)
-        runner = HereRunner(answers, transactions, present, options.threads)
-        pusher = Pusher(effects, answers, options.push_timeout)
-        worker.deliveries = DeliveriesWorker(dsn, registry, options, worker.lease, answers, runner, pusher)
 
 
 class DeliveriesWorker:

@@ -14,10 +14,10 @@ from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.commit.options import Options
 from holdfast.runtime.commit.starter import Starter
 from holdfast.runtime.consumers.answers import Answers
+from holdfast.runtime.consumers.attaching import attach
 from holdfast.runtime.consumers.options import ConsumerOptions
 from holdfast.runtime.consumers.receiving import Ears
 from holdfast.runtime.consumers.registry import Consumers
-from holdfast.runtime.consumers.worker import attach
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.kinds import Kind, Kinds
 from holdfast.runtime.effects.options import EffectOptions
@@ -307,6 +307,8 @@ class Base:
             steps_unserved=self._backlog.unserved
             if worker is None or worker.missing.waiting is None
             else worker.missing.waiting,
+            consumer_open_facts=self._backlog.open_facts(self.org),
+            consumer_seconds_behind=self._backlog.seconds_behind(self.org),
             signals_queued=waiting and waiting.signals,
             effects_pending=waiting and waiting.effects,
             dead_letters_open=waiting and waiting.letters,

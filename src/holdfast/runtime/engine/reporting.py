@@ -1,4 +1,4 @@
-"""Reports about machines: notices, activities, the lifecycle of an instance."""
+"""Verbs about notices, activities and the lifecycle of an instance."""
 
 from __future__ import annotations
 
@@ -7,31 +7,20 @@ from datetime import datetime
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-import msgspec
-
 from holdfast.errors import Refused
 from holdfast.runtime.engine.reading import Reading
-from holdfast.runtime.machines.activities import NONE, PRESENT, Entry, change_activity, check_name, write_activity
+from holdfast.runtime.machines.activities import PRESENT, Entry, change_activity, check_name, write_activity
 from holdfast.runtime.machines.board import Subscriber
 from holdfast.runtime.machines.following import Follower, follow
 from holdfast.runtime.reads.views import unknown_instance
 from holdfast.runtime.validation import Id, check_text, take_id, take_utc
 from holdfast.store.activities import Activity, list_activities
-from holdfast.store.notices import KINDS, Notice, WantedNotices, list_notices
+from holdfast.store.notices import KINDS, Notice, NoticePage, WantedNotices, list_notices
 from holdfast.store.queue.notes import note_event
 from holdfast.store.reads.lifecycle import Lifecycle, read_lifecycle
 from holdfast.store.reads.steps import check_page
 
-__all__ = ["NONE", "PRESENT", "NoticePage", "Reporting"]
-
 S = TypeVar("S", bound=Subscriber)
-
-
-class NoticePage(msgspec.Struct, frozen=True):
-    """Notices, and the start of the next page; None when this is the last one."""
-
-    items: list[Notice]
-    next: str | None
 
 
 class Reporting(Reading):

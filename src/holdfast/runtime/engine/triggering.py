@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -10,13 +10,14 @@ from uuid import UUID, uuid4
 from holdfast.core.machine.acks import FAILED, PROCESSED
 from holdfast.core.machine.triggers import TERMINAL_REASON, event_of
 from holdfast.core.model.ack_handles import decode_ack
-from holdfast.core.model.signals import Acknowledged, Actor, Triggered
+from holdfast.core.model.signals import Acknowledged, Actor, Backfilled, Triggered
 from holdfast.core.model.status import TERMINAL
 from holdfast.errors import NotFound, Refused
 from holdfast.runtime.catalog import Definition
 from holdfast.runtime.commit.items import Item, request_key
 from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.engine.starting import Starting
+from holdfast.runtime.machines.history import take_history, try_history
 from holdfast.runtime.machines.machine import Loadable, Machine
 from holdfast.runtime.machines.refs import Ref
 from holdfast.runtime.machines.triggers import (
@@ -146,10 +147,7 @@ class Triggering(Starting):
             return await self._send(wanted, found.id, None, ref)
         event_of(definition.program, wanted.event)  # refused before anything is stored
         id = self.refs.making(ref, new_id(self.org, key, None))
-        ensure = Ensure(
-            id, self.org, definition.id, definition.name, definition.version, key, wanted.ref, wanted.by,
-            self.telemetry.current_trace(), self._stale_after(definition),
-        )  # fmt: skip
+        ensure = self._ensure(id, definition, key, wanted)
         try:
             return await self._send(wanted, id, ensure, ref)
         finally:
@@ -211,6 +209,50 @@ class Triggering(Starting):
         found = await find_machine_instance(self._opened(), self.org, flow, external_ref, request, "", only_key=True)
         answer = None if found is None else await read_answer(self._opened(), self.org, found.id, request)
         return None if answer is None else result_of(answer)
+
+    async def backfill(
+        self,
+        environment: str,
+        definition: str,
+        external_ref: str,
+        events: Iterable[Mapping[str, Any]],
+        *,
+        by: str | None = None,
+        version: int | None = None,
+    ) -> TriggerResult:
+        """Give an object that is new to its machine the past it has: all of it in one commit, and nobody is told.
+
+        Each event has `event` and `occurred_at`, and may have `payload` and `by`. The same past again changes nothing;
+        another one is a conflict.
+        """
+        check_key(external_ref, "external reference")
+        check_text(by, "actor")
+        check_version(version)
+        signal = Backfilled(take_history(events))
+        wanted = Wanted(
+            flow_of(environment, definition), external_ref, signal.events[0].event, None, None, by, (), None, version,
+            False, None,
+        )  # fmt: skip
+        machine = await self._machine_of(wanted)
+        key, ref = f"{_blueprint(machine)}:{external_ref}", (self.org, wanted.flow, external_ref)
+        try_history(machine.program, signal)  # refused before anything is stored
+        found = await self._find(wanted, key)
+        id = self.refs.making(ref, new_id(self.org, key, None)) if found is None else found.id
+        ensure = None if found is not None else self._ensure(id, machine, key, wanted, is_told=False)
+        item = Item(id, signal, Actor(by or "system"), ensure=ensure, receipt="backfill")
+        try:
+            outcome = await self.committer.apply(item)
+        finally:
+            self.refs.made(ref)
+        assert outcome.answer is not None
+        self._announce()
+        return result_of(outcome.answer)
+
+    def _ensure(self, id: bytes, machine: Definition, key: str, wanted: Wanted, *, is_told: bool = True) -> Ensure:
+        return Ensure(
+            id, self.org, machine.id, machine.name, machine.version, key, wanted.ref, wanted.by,
+            self.telemetry.current_trace(), self._stale_after(machine), is_told,
+        )  # fmt: skip
 
     # --- where it stands -------------------------------------------------------------------------------------------
 

@@ -193,5 +193,5 @@ class NoticeBoard:
 
 
 def _clean(message: str) -> str:
-    """Cut a message to what may be stored."""
+    """Cut a message to the length that is stored."""
     return message.replace("\0", "").encode("utf-8", "replace").decode()[:LONGEST_MESSAGE] or "No message."

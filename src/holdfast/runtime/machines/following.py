@@ -42,7 +42,7 @@ class Follower:
         self._settled_at = 0.0  # the time of the loop from which nothing appears behind the place any more
 
     async def look(self) -> list[Notice]:
-        """Read what has been committed since the last look, in the order of the ids."""
+        """Read the notices committed since the last look, in the order of their ids."""
         loop = asyncio.get_running_loop()
         begin: bytes | None = None
         if self._last is None:

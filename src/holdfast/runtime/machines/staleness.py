@@ -1,4 +1,4 @@
-"""The look for instances that stand still, as part of every worker's scan."""
+"""The look for stale instances, as part of every worker's scan."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.kernel.scopes import OUT
+from holdfast.core.model.control_rows import Checkpoint
 from holdfast.core.model.program import Program
 from holdfast.core.model.rows import StepRow
 from holdfast.core.model.state import Instance, State, rollback_summary, scope_view, token_view, value_of
@@ -82,8 +83,8 @@ def _rebuild(
         if stored is None:
             raise unknown(id)
         work = repair.list_work(errand, id)
-        rows = repair.read_rows(errand, id)
-        folded = fold(program, stored, rows, repair.count_receipts(errand, id), earlier)
+        rows = repair.read_rows(errand, stored)
+        folded = fold(program, stored, rows, repair.count_receipts(errand, stored), earlier)
         rebuilt = with_fences(folded, rows, stored.state, work)
         found = list(differences(stored, rebuilt))
         if not found:
@@ -111,7 +112,7 @@ def fold(
     program: Program, stored: Stored, rows: list[StepRow], receipts: int, earlier: Mapping[bytes, Program]
 ) -> Instance:
     """The instance the rows tell of; refused when they are not all there or tell nothing that makes sense."""
-    if len(rows) < receipts or not any(row.cause == "started" for row in rows):
+    if len(rows) < receipts or not has_beginning(stored, rows):
         raise Conflict(
             f"{max(receipts, 1) - len(rows)} of the instance's steps are gone, so it cannot be rebuilt from the rest.",
             code="REBUILD_INCOMPLETE",
@@ -125,6 +126,13 @@ def fold(
             code="REBUILD_IMPOSSIBLE",
             hint="Look at its steps and events; force_fail ends it if nothing else helps.",
         ) from failure
+
+
+def has_beginning(stored: Stored, rows: list[StepRow]) -> bool:
+    """Check if the rows begin where the instance did, or at the checkpoint with which it was carried last."""
+    if stored.carried is not None:
+        return any(row.node == Checkpoint.node for row in rows)
+    return any(row.cause == "started" for row in rows)
 
 
 def with_fences(rebuilt: Instance, rows: list[StepRow], known: State | None, work: dict[str, int]) -> Instance:

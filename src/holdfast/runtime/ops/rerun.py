@@ -19,7 +19,7 @@ from holdfast.core.signals.rerun import Past, begun_again, rerun_of
 from holdfast.errors import Busy, Conflict, HoldfastError
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.commit.starter import new_id
-from holdfast.runtime.ops.rebuild import str_id, unknown
+from holdfast.runtime.ops.rebuild import has_beginning, str_id, unknown
 from holdfast.runtime.validation import check_key, check_text
 from holdfast.store.admin import repair
 from holdfast.store.admin.connection import WORKER, Desk, Errand
@@ -108,7 +108,7 @@ def _read(dsn: str, org: str, id: bytes, wish: Wish) -> tuple[Stored, list[StepR
         stored = repair.lock_instance(errand, org, id)
         if stored is None:
             raise unknown(id)
-        return stored, repair.read_rows(errand, id), _granted(errand, id, wish)
+        return stored, repair.read_rows(errand, stored), _granted(errand, id, wish)
 
 
 def _granted(errand: Errand, id: bytes, wish: Wish) -> bytes | None:
@@ -126,7 +126,7 @@ def _granted(errand: Errand, id: bytes, wish: Wish) -> bytes | None:
 
 
 async def _past(engine: Base, session: Session, stored: Stored, rows: list[StepRow]) -> Past:
-    if not any(row.cause == "started" for row in rows):
+    if not has_beginning(stored, rows):
         if not stored.version:
             raise Conflict(
                 "The instance has not been started yet.", code="INSTANCE_PENDING", hint="Try again in a moment."

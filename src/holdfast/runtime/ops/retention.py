@@ -13,6 +13,7 @@ from holdfast.errors import Refused
 from holdfast.settings import Settings
 
 SHORTEST: Final = timedelta(hours=1)  # shorter than the longest lease would race with work under way
+SHORTEST_REQUESTS: Final = timedelta(days=30)
 _SPAN: Final = re.compile(r"(\d+)\s*([hdwy])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
@@ -23,6 +24,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     steps: timedelta | None = None  # by whole months
     events: timedelta | None = None  # by whole months
     effects: timedelta | None = None  # by whole months
+    acks: timedelta | None = None  # facts for consumers and their deliveries, by whole months
+    notices: timedelta | None = None  # by whole months
+    requests: timedelta | None = None  # ids of signals by which a carried instance recognises a repeat
     instances: timedelta | None = None  # since the end of the instance, with everything that belongs to it
     receipts: timedelta | None = None  # since the end of the instance
     dead_letters: timedelta | None = None  # since they were resolved
@@ -30,8 +34,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name, span in self._spans():
-            if span < SHORTEST:
-                raise _invalid(f"{name} would be kept for {span} only; the least is {SHORTEST}.")
+            least = SHORTEST_REQUESTS if name == "requests" else SHORTEST
+            if span < least:
+                raise _invalid(f"{name} would be kept for {span} only; the least is {least}.")
 
     @classmethod
     def parse(cls, wishes: Iterable[str]) -> Retention:

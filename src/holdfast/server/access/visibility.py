@@ -40,6 +40,7 @@ from holdfast.server.access.scopes import Scope, current_scopes
 from holdfast.server.access.tenants import tenant_engine
 from holdfast.server.auth.capabilities import ANY, granted
 from holdfast.store.effects import Effect
+from holdfast.store.notices import Notice
 from holdfast.store.reads.instances import Instance
 from holdfast.store.tasks import Task
 
@@ -184,6 +185,16 @@ class Sight:
         behind = await self.engine.instances_by_id({effect.instance_id for effect in found})
         seen = {one.id for one in await self.instances(list(behind.values()))}
         return [effect for effect in found if effect.instance_id in seen]
+
+    # --- notices ---------------------------------------------------------------------------------------------------
+
+    async def notices(self, found: Sequence[Notice]) -> list[Notice]:
+        """The notices about visible instances; those about no instance are for operators."""
+        if self.operates:
+            return list(found)
+        behind = await self.engine.instances_by_id({each.instance_id for each in found if each.instance_id})
+        seen = {one.id for one in await self.instances(list(behind.values()))}
+        return [each for each in found if each.instance_id in seen]
 
     # --- words -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ repeated keys, half characters, huge numbers) are refused here with their place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -27,10 +28,13 @@ from holdfast.server.http.refusals import NotAcceptable, UnsupportedMedia
 
 _JSON: Final = "application/json"
 _UNKNOWN: Final = "unknown"
+_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
 
 
 class GatedRoute(APIRoute):
-    """`APIRouter(route_class=GatedRoute)`. `reads` are the media types of a body, by default JSON only."""
+    """`APIRouter(route_class=GatedRoute)`. `x-reads` are the media types of a body, by default JSON only; `x-produces`
+    those of an answer beside the route's own.
+    """
 
     def __init__(
         self,
@@ -51,12 +55,12 @@ class GatedRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
         extra = self.openapi_extra or {}
-        produced, check_query = _produced(self), query_check(self)
+        produced, check_query = (_produced(self), *extra.get("x-produces", ())), query_check(self)
         raw_types: tuple[str, ...] = tuple(extra.get("x-reads", ()))
 
         async def gated(request: Request) -> Response:
             await admit(request)
-            check_accept(request.headers, produced)
+            check_accept(request.headers, *produced)
             for check in self._scope_checks:
                 await check(request)
             check_query(request)
@@ -119,19 +123,34 @@ def check_media_type(headers: Headers, readable: tuple[str, ...]) -> None:
         )
 
 
-def check_accept(headers: Headers, produced: str) -> None:
-    accepted = headers.getlist("accept")
-    if accepted and not any(_accepts(part, produced) for line in accepted for part in line.split(",")):
-        raise NotAcceptable(f"The answer is {produced}.", hint="Accept that, or leave the header out.")
+def check_accept(headers: Headers, *produced: str) -> str:
+    """Choose the media type of the answer: the one the caller wants most, the first of several; refuse the others."""
+    accepted = [part for line in headers.getlist("accept") for part in line.split(",")]
+    if not accepted:
+        return produced[0]
+    best = max(produced, key=lambda media: _weight(accepted, media))
+    if not _weight(accepted, best):
+        raise NotAcceptable(f"The answer is {' or '.join(produced)}.", hint="Accept that, or leave the header out.")
+    return best
 
 
-def _accepts(part: str, produced: str) -> bool:
+def _weight(accepted: Sequence[str], produced: str) -> float:
+    """The weight of a media type in the most specific part of Accept that names it, 0 for none."""
+    ranges = (produced, f"{produced.partition('/')[0]}/*", "*/*", "")
+    found = [(ranges.index(wanted), weight) for wanted, weight in map(_wanted, accepted) if wanted in ranges]
+    nearest = min((rank for rank, _ in found), default=0)
+    return max((weight for rank, weight in found if rank == nearest), default=0.0)
+
+
+def _wanted(part: str) -> tuple[str, float]:
     wanted, _, options = part.partition(";")
-    wanted = wanted.strip().lower()
     weights = [option.strip()[2:] for option in options.split(";") if option.strip().lower().startswith("q=")]
-    if weights and weights[0].strip("0") in ("", "."):
-        return False
-    return wanted in ("", "*/*", produced, f"{produced.partition('/')[0]}/*")
+    return wanted.strip().lower(), _number(weights[0]) if weights else 1.0
+
+
+def _number(weight: str) -> float:
+    """A weight as RFC 9110 writes it; anything else counts as wanted."""
+    return float(weight) if _WEIGHT.fullmatch(weight.strip()) else 1.0
 
 
 def _produced(route: APIRoute) -> str:

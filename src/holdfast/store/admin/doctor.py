@@ -61,9 +61,12 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     slot_critical: float = 10.0 * 2**30  # bytes of write-ahead log held back
     notify_warning: float = 0.1  # share of the notification queue
     notify_critical: float = 0.5
+    consumer_warning: float = 300.0
+    consumer_critical: float = 3600.0
     letters_critical: float = 1000.0
     failed_warning: float = 10.0  # instances within an hour: a flow may be made to fail now and then
     failed_critical: float = 1000.0
+    notices_critical: float = 1000.0  # about errors, within an hour
     months_warning: float = 2.0
     months_critical: float = 1.0
     default_critical: float = 100_000.0  # rows: moving more keeps writers waiting for long
@@ -213,6 +216,24 @@ def _left_effects(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _consumers(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
+    for org, environment, name, open_facts, age, down in errand.run("doctor", "list_late_consumers"):
+        whose = f"The consumer {name!r} of {environment!r} of the tenant {org!r}"
+        if down is not None:
+            yield Finding(
+                "consumers", "critical" if age >= limits.consumer_critical else "warning",
+                f"{whose} is down for {down:.0f} s, and its oldest open fact has waited for {age:.0f} s.", age,
+                limits.consumer_critical, "s", name,
+                "Start it, or remove it: what is open for it is kept, and machines it gates stand still.",
+            )  # fmt: skip
+        else:
+            yield from _graded(
+                "consumers", age, limits.consumer_warning, limits.consumer_critical,
+                f"{whose} is {age:.0f} s behind, with {open_facts} open facts.",
+                "Look at its log and at notices of it; add processes, or raise its `in_flight`.", subject=name,
+            )  # fmt: skip
+
+
 def _letters(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
     found = errand.run("doctor", "count_dead_letters", int(limits.letters_critical))
     count = sum(letters for _, letters in found)
@@ -347,6 +368,18 @@ def _upkeep(errand: Errand, _: Thresholds) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _left_months(errand: Errand, _: Thresholds) -> Iterator[Finding]:
+    for [written] in errand.run("doctor", "read_left_months"):
+        for left in msgspec.json.decode(written):
+            yield Finding(
+                "months_held", "advice",
+                f"{left['count']} instances of {left['flow']!r} hold months that are old enough to go: {left['why']}"
+                f" (for example {left['example']}).",
+                left["count"], 1, "instances", left["flow"],
+                "End them, or answer what they wait for; until then their months are kept.",
+            )  # fmt: skip
+
+
 def _durability(errand: Errand, _: Thresholds) -> Iterator[Finding]:
     fsync, synchronous, pages, wal = errand.one("doctor", "read_durability")
     for name, value in (("fsync", fsync), ("synchronous_commit", synchronous), ("full_page_writes", pages)):
@@ -362,6 +395,16 @@ def _durability(errand: Errand, _: Thresholds) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _notices(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
+    for code, org, count in errand.run("doctor", "count_error_notices", int(limits.notices_critical)):
+        more = " or more" if count >= limits.notices_critical else ""
+        yield from _graded(
+            "notices", count, 1, limits.notices_critical,
+            f"{count}{more} notices {code} of {org!r} were written within the last hour.",
+            "Look at `holdfast notices --kind error`, and at the log of the workers.", unit="notices", subject=code,
+        )  # fmt: skip
+
+
 CHECKS: Final[dict[str, tuple[Check, str | None]]] = {
     "schema": (_schema, WORKER),
     "partitions_ahead": (_partitions, WORKER),
@@ -369,11 +412,14 @@ CHECKS: Final[dict[str, tuple[Check, str | None]]] = {
     "oldest_work": (_work, WORKER),
     "outbox_lag": (_outbox, WORKER),
     "effects_left": (_left_effects, WORKER),
+    "consumers": (_consumers, WORKER),
     "dead_letters": (_letters, WORKER),
     "instances_stopped": (_stopped, WORKER),
+    "notices": (_notices, WORKER),
     "workers_live": (_workers, WORKER),
     "handler_rivals": (_rivals, WORKER),
     "upkeep": (_upkeep, WORKER),
+    "months_held": (_left_months, WORKER),
     "clock_regression": (_clock, WORKER),
     "oldest_transaction": (_transactions, None),
     "replication_slot": (_slots, None),
@@ -389,11 +435,14 @@ GOOD: Final[dict[str, str]] = {
     "oldest_work": "No work waits for long.",
     "outbox_lag": "No effect waits for long.",
     "effects_left": "Every effect has a worker that can deliver it.",
+    "consumers": "Every consumer with open facts is alive, and none is far behind.",
     "dead_letters": "There are no dead letters.",
     "instances_stopped": "No instance stands still, and none failed within the last hour.",
+    "notices": "No notice of the last hour is about an error.",
     "workers_live": "Workers are alive and none was lost.",
     "handler_rivals": "No handler is offered from two places.",
     "upkeep": "The upkeep runs.",
+    "months_held": "No instance holds a month that is old enough to go.",
     "clock_regression": "The clock has not gone back.",
     "oldest_transaction": "No transaction is open for long.",
     "replication_slot": "No replication slot lags.",

@@ -57,6 +57,7 @@ class Stored(msgspec.Struct, frozen=True):
     state: State | None
     problem: str | None
     now: datetime
+    carried: datetime | None = None  # the moment of its newest checkpoint: rows before it may be gone
 
 
 def list_stuck(errand: Errand, org: str | None, older: float, after: bytes | None, limit: int) -> list[Stuck]:
@@ -86,7 +87,7 @@ def lock_instance(errand: Errand, org: str, id: bytes) -> Stored | None:
     if not found:
         return None
     (_, _, definition, flow, flow_version, version, status, state, data, reason, entity, parent, token, input,
-     now) = found[0]  # fmt: skip
+     now, carried) = found[0]  # fmt: skip
     identity = Instance(
         id=id,
         org=org,
@@ -106,15 +107,18 @@ def lock_instance(errand: Errand, org: str, id: bytes) -> Stored | None:
         known, problem = (read_state(state.encode()) if version else EMPTY), None
     except HoldfastError as unreadable:
         known, problem = None, unreadable.message
-    return Stored(identity, version, InstanceStatus(status), reason, data.encode(), known, problem, now)
+    return Stored(identity, version, InstanceStatus(status), reason, data.encode(), known, problem, now, carried)
 
 
-def read_rows(errand: Errand, id: bytes) -> list[StepRow]:
-    return [_step_row(row) for row in errand.run(_FOLDER, "read_step_rows", id, id[15])]
+def read_rows(errand: Errand, stored: Stored) -> list[StepRow]:
+    """Read the rows that tell the instance: from its newest checkpoint on."""
+    id = stored.identity.id
+    return [_step_row(row) for row in errand.run(_FOLDER, "read_step_rows", id, id[15], stored.carried)]
 
 
-def count_receipts(errand: Errand, id: bytes) -> int:
-    return errand.one(_FOLDER, "count_receipts", id, id[15])[0]
+def count_receipts(errand: Errand, stored: Stored) -> int:
+    id = stored.identity.id
+    return errand.one(_FOLDER, "count_receipts", id, id[15], stored.carried)[0]
 
 
 def list_work(errand: Errand, id: bytes) -> dict[str, int]:

@@ -13,12 +13,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from typing import Any, Final
 
 import msgspec
 import psycopg
 
 from holdfast.errors import StoreError
+from holdfast.store.admin import carry
 from holdfast.store.admin.connection import MAINTENANCE, WORKER, Desk, NotPermitted
 
 HOUR: Final = 3600.0
@@ -78,7 +80,7 @@ class Turn:
 class Task(msgspec.Struct, frozen=True):
     every: float
     run: Callable[[Turn], None]
-    needs: str | None = None  # runs only where retention names this
+    needs: tuple[str, ...] = ()  # runs only where retention names one of these
 
 
 def run_due(dsn: str, keep: Keep, stop: threading.Event, budget: float = 20.0) -> list[Upkeep]:
@@ -109,7 +111,7 @@ def runner() -> str:
 
 
 def _wanted(keep: Keep) -> list[str]:
-    return [name for name, task in TASKS.items() if task.needs is None or task.needs in keep]
+    return [name for name, task in TASKS.items() if not task.needs or any(need in keep for need in task.needs)]
 
 
 def _announce(desk: Desk, tasks: list[str]) -> None:
@@ -175,15 +177,57 @@ def _expiry(turn: Turn) -> None:
             turn.add(name, removed)
 
 
-def _months(table: str) -> Callable[[Turn], None]:
-    def drop(turn: Turn) -> None:
+def _carry(turn: Turn) -> None:
+    """Carry instances at rest out of the months that are old enough to go, then remove receipts of what they passed.
+
+    The first table whose months go decides. A batch whose receipts were not removed, because the runner died, gives
+    them up when it is carried the next time.
+    """
+    shortest = min(turn.keep[table] for table in CARRIED_FOR if table in turn.keep)
+    carrier = carry.Carrier()
+    while True:
+        with turn.desk.transaction(WORKER) as errand:
+            _, older = errand.one("upkeep", "read_moment", shortest)
+            mark = carry.read_mark(errand, "carry")
+            older = older.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)  # whole months
+            due = carry.find_due(errand, older, mark)
+        for first in range(0, len(due), carry.TOGETHER):
+            with turn.desk.transaction(WORKER) as errand:
+                carried = carrier.carry(errand, due[first : first + carry.TOGETHER], older, mark)
+            turn.add("carried", len(carried))
+            _forget_passed(turn, carried)
+        is_last = mark.place.org is None
+        if is_last:
+            turn.add("left", sum(left.count for left in mark.found))
+            mark.end()
+        with turn.desk.transaction(WORKER) as errand:
+            carry.save_mark(errand, "carry", mark)
+        if is_last or turn.is_over():
+            break
+
+
+def _forget_passed(turn: Turn, carried: list[bytes]) -> None:
+    removed = FOLDED if carried else 0
+    while removed == FOLDED:
         with turn.desk.transaction(MAINTENANCE) as errand:
-            _, older = errand.one("upkeep", "read_moment", turn.keep[table])
-            found = errand.run("upkeep", "list_old_partitions", table, older)
-        turn.result |= {"dropped": [], "held": {child: str(holder) for child, holder in found if holder is not None}}
-        for child, holder in found:
-            if holder is None and not turn.is_over() and turn.patiently(lambda c=child: _drop(turn, table, c, older)):
-                turn.result["dropped"].append(child)
+            removed = carry.prune_receipts(errand, carried, turn.keep.get("requests"), FOLDED)
+        turn.add("receipts", removed)
+
+
+def _months(*tables: str) -> Callable[[Turn], None]:
+    """Drop the months of tables that are kept equally long, under the name of the first."""
+
+    def drop(turn: Turn) -> None:
+        turn.result |= {"dropped": [], "held": {}}
+        for table in tables:
+            with turn.desk.transaction(MAINTENANCE) as errand:
+                _, older = errand.one("upkeep", "read_moment", turn.keep[tables[0]])
+                found = errand.run("upkeep", "list_old_partitions", table, older)
+            turn.result["held"] |= {child: str(holder) for child, holder in found if holder is not None}
+            for child, holder in found:
+                may_go = holder is None and not turn.is_over()
+                if may_go and turn.patiently(lambda t=table, c=child, o=older: _drop(turn, t, c, o)):
+                    turn.result["dropped"].append(child)
 
     return drop
 
@@ -249,17 +293,22 @@ def _runs(turn: Turn) -> None:
         errand.run("upkeep", "prune_runs")
 
 
+CARRIED_FOR: Final = ("steps", "events", "effects")  # months that unfinished instances hold
+
 TASKS: Final[dict[str, Task]] = {
     "partitions": Task(DAY, _partitions),
     "expiry": Task(HOUR, _expiry),
     "vacuum": Task(10.0, _vacuum),
     "statistics": Task(30.0, _statistics),
-    "old_statistics": Task(DAY, _old_statistics, "statistics"),
+    "old_statistics": Task(DAY, _old_statistics, ("statistics",)),
     "runs": Task(DAY, _runs),
-    "steps": Task(DAY, _months("steps"), "steps"),
-    "events": Task(DAY, _months("events"), "events"),
-    "effects": Task(DAY, _months("effects"), "effects"),
-    "instances": Task(HOUR, _pages("instances", "purge_instances"), "instances"),
-    "receipts": Task(HOUR, _pages("receipts", "prune_receipts"), "receipts"),
-    "dead_letters": Task(HOUR, _dead_letters, "dead_letters"),
+    "carry": Task(DAY, _carry, CARRIED_FOR),
+    "steps": Task(DAY, _months("steps"), ("steps",)),
+    "events": Task(DAY, _months("events"), ("events",)),
+    "effects": Task(DAY, _months("effects"), ("effects",)),
+    "acks": Task(DAY, _months("acks", "ack_consumers"), ("acks",)),
+    "notices": Task(DAY, _months("notices"), ("notices",)),
+    "instances": Task(HOUR, _pages("instances", "purge_instances"), ("instances",)),
+    "receipts": Task(HOUR, _pages("receipts", "prune_receipts"), ("receipts",)),
+    "dead_letters": Task(HOUR, _dead_letters, ("dead_letters",)),
 }

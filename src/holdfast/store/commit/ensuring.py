@@ -28,6 +28,7 @@ class Ensure(msgspec.Struct, frozen=True, gc=False):
     created_by: str | None
     trace: str | None
     stale: float | None  # seconds of rest that are told first
+    is_told: bool = True  # it needs a consumer of transitions
 
     @property
     def machine(self) -> tuple[str, str, str]:
@@ -53,7 +54,7 @@ def _row(one: Ensure) -> tuple[object, ...]:
     _, environment, definition = one.machine
     return (
         one.id, one.id[15], one.org, one.definition, one.flow, one.flow_version, one.key, one.ref, one.created_by,
-        one.trace, one.stale, environment, definition,
+        one.trace, one.stale, environment, definition, one.is_told,
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ async def fire_timers(session: Session, limit: int) -> int:
 
 
 class Dues(NamedTuple):
-    """Seconds until the next timer or parked work, and until the next look for an instance that stands still."""
+    """Seconds until the next timer or parked work, and until the next look for stale instances."""
 
     timer: float | None
     stale: float | None
@@ -194,7 +194,7 @@ async def prune_workers(session: Session) -> None:
 
 
 async def is_anything_left(session: Session, queues: Sequence[str], worker: bytes, *, stale: bool = True) -> bool:
-    """Signals, timers due, work these queues could do, or (`stale`) a look for instances that stand still."""
+    """Signals, timers due, work these queues could do, or (`stale`) a look for stale instances."""
     results = await session.once(PIN, SQL.count_open_work.arrays([queues], worker))
     [found] = rows(results[1])
     return any(value == b"\1" for value in (found if stale else found[:-1]))

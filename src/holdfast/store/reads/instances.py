@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.core.model.rows import CARRIED
 from holdfast.core.model.status import FAILURES, undo_of
 from holdfast.core.model.timestamps import to_datetime
 from holdfast.store.pg.session import Session, rows
@@ -66,6 +67,12 @@ class Step(msgspec.Struct, frozen=True):
     closed_by: str | None
     created_at: datetime
     closed_at: datetime | None
+
+    @property
+    def began_at(self) -> datetime:
+        """Moment at which the step was opened. Its row is younger where it was carried into a later month."""
+        since = self.detail.get("since") if self.cause == CARRIED else None
+        return self.created_at if since is None else datetime.fromisoformat(since)
 
     @property
     def failed(self) -> bool:

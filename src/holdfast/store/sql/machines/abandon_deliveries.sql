@@ -1,5 +1,5 @@
--- End a stretch of a removed consumer's open facts as abandoned. Gates are left to the commits of their instances, which
--- may wait for nothing else: they are answered here.
+-- End a stretch of a removed consumer's open facts as abandoned, but for gates, which are named instead.
+-- Their instances may wait for nothing else, so commits have to close them.
 with reach as materialized (
     select max(q.created_at) as upto, count(*) as seen from (
         select d.created_at from holdfast.ack_consumers d

@@ -1,5 +1,5 @@
--- Make the first open facts of each instance due that became a consumer's while it was held, for a stretch of its open
--- facts. Only heads are touched, and a head is one for good: nothing older can come any more. So this is safe beside
+-- Make the first open facts of each instance due that a consumer was given while it was held.
+-- A stretch of its open facts is looked at. Only heads are touched, and a head is one for good: nothing older can come any more. So this is safe beside
 -- commits, which promote what is behind it, and which it meets in the order of instances.
 with reach as materialized (
     select max(q.created_at) as upto, count(*) as seen from (

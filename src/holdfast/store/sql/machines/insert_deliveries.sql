@@ -1,5 +1,6 @@
--- Write a delivery of each fact for every consumer that takes it, alive or not. Only the first open facts of a consumer and
--- an instance are due; a consumer that is still given the past waits until it has all of it.
+-- Write a delivery of each fact for every consumer that takes it, alive or not.
+-- Only the first open facts of a consumer and an instance are due; a consumer that is still given the past waits until it
+-- has all of it.
 insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal, starts_at, ends_at,
     most, next_due)
 select f.instance, f.bucket, $15::timestamptz, f.id, f.consumer, f.org, f.seq, f.ordinal, f.starts, f.ends, f.most,

@@ -2,8 +2,12 @@
 select t.id, t.instance_id, s.hop, t.state, t.name, t.actor, t.status, t.data, t.frozen, t.created_at, t.updated_at
 from holdfast.activities t
 left join lateral (
+    select i.carried_at from holdfast.instances i where i.id = $1::uuid and i.bucket = $2::smallint limit 1
+) i on true
+left join lateral (
     select s.hop from holdfast.steps s
-    where s.instance_id = $1::uuid and s.created_at = t.step_created_at and s.id = t.step_id and s.bucket = $2::smallint
+    where s.instance_id = $1::uuid and s.created_at = any(array[t.step_created_at, i.carried_at]) and s.id = t.step_id
+        and s.bucket = $2::smallint
     limit 1
 ) s on true
 where t.instance_id = $1::uuid and t.bucket = $2::smallint and t.org_id = $3::text

@@ -1,6 +1,7 @@
--- The visits of one instance in the order they happened.
+-- The visits of one instance in the order they happened; one that was carried is told by its newest row alone.
 select t.id, t.node, t.behaviour, t.path, t.hop, t.kind, t.run, t.status, t.outcome, t.cause, t.calls, t.input, t.output,
     t.error, t.chosen_edge_ids, t.detail, t.closing, t.opened_version, t.opened_ordinal, t.closed_version, t.closed_ordinal,
     t.opened_by, t.closed_by, t.created_at, t.closed_at, t.receipt_key, t.entity_version
 from holdfast.steps t where t.instance_id = $1::uuid and t.bucket = $2::smallint and t.org_id = $3::text
+    and t.outcome is distinct from 'carried'
 order by t.opened_version, t.opened_ordinal
