@@ -85,7 +85,12 @@ def _fill(db: Db, last: int, state: str) -> None:
 DUE_INDEX = "ack_consumers_consumer_id_next_due_idx"
 LAG_INDEX = "ack_consumers_consumer_id_created_at_idx"
 OPEN_INDEX = "ack_consumers_instance_id_consumer_id_seq_ordinal_idx"
+FACTS_INDEXES = {  # of months and of the default partition, whose names are longer
+    "acks_org_id_environment_created_at_instance_id_seq_o_idx",
+    "acks_org_id_environment_created_at_instance_id_seq__idx",
+}
 BEGINNING = "-infinity"
+FILLING = '{"phase": "fill"}'
 # statement → parameters, the indexes it may use, and how much one more level of each may cost
 COSTS: dict[str, tuple[list[Any], set[str], int]] = {
     "claim_deliveries": (
@@ -104,6 +109,11 @@ COSTS: dict[str, tuple[list[Any], set[str], int]] = {
     ),
     "arm_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, OPEN_INDEX, "ack_consumers_pkey"}, 400),
     "abandon_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, "acks_pkey", "ack_consumers_pkey"}, 200),
+    "fill_deliveries": (
+        [CONSUMER, 7, FILLING, BEGINNING, NOBODY, -1, -1, 50, False],
+        {*FACTS_INDEXES, "consumers_pkey"}, 300,
+    ),
+    "list_behind": ([51, 50], {LAG_INDEX, "consumers_name"}, 10),
     "disarm_deliveries": ([CONSUMER, 50], {DUE_INDEX, "ack_consumers_pkey"}, 300),
 }  # fmt: skip
 
@@ -117,6 +127,8 @@ def test_a_claim_costs_the_same_whatever_is_open(grown: tuple[Db, Db], name: str
 
 def _look(db: Db, name: str, values: list[Any], indexes: set[str]) -> int:
     with db.transaction(force_rollback=True):
+        if name == "fill_deliveries":
+            db.execute("update holdfast.consumers set filled_to = %s", [FILLING])
         pin(db)
         plan = measure(db, name, values)
     db.execute("deallocate all")

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from orders import BLUEPRINT, deliveries
+from orders import BLUEPRINT, GATES, deliveries
 
 from holdfast import Engine, Machine, Postpone
 from holdfast.errors import NotFound, Refused
@@ -109,6 +109,23 @@ async def test_what_is_unknown_is_refused(engine: Engine) -> None:
             await engine.register_consumer("prod", "wrong", **wrong)  # type: ignore[arg-type]
     with pytest.raises(Refused):
         await engine.register_consumer("pr.od", "wrong")
+
+
+async def test_a_removed_consumer_holds_no_gate(engine: Engine) -> None:
+    await office(engine)
+    await office(engine, "audit")
+    await engine.import_machine(Machine.load(BLUEPRINT, GATES))
+    await engine.trigger("prod", "order", "O-1", "Check")
+    while events := await engine.receive("prod", "billing"):
+        for event in events:
+            await engine.ack("prod", "billing", event.ack, "processed")
+    assert (await engine.machine("prod", "order", "O-1")).blocked_by == ["CHECK.CREDIT"]
+    await engine.remove_consumer("prod", "audit")
+    await engine.drain(timeout=30)
+    assert (await engine.machine("prod", "order", "O-1")).blocked_by == ["CHECK.STOCK"]
+    assert {d.status for d in deliveries(engine.dsn, "audit")} == {"abandoned"}
+    [event] = await engine.receive("prod", "billing")
+    assert event.hook == "CHECK.STOCK"
 
 
 async def test_a_replay_gives_facts_again(engine: Engine) -> None:

@@ -91,6 +91,10 @@ class Answers:
             },
         )  # fmt: skip
 
+    def alarm(self, what: str, failure: BaseException) -> None:
+        """Tell operators of a loop that failed and will be repeated."""
+        self._board.tell_error("MONITOR_ERROR", f"{what} failed: {type(failure).__name__}: {failure}")
+
     async def _commit(
         self,
         key: DeliveryKey,

@@ -149,6 +149,7 @@ class DeliveriesWorker:
                 pause = await self._round(urgent)
             except Exception as failure:  # whatever it is, the other consumers must go on
                 report(log, "Deliveries could not be read and will be looked at again: %s", failure)
+                self._answers.alarm("The look for due facts", failure)
                 pause = PATIENCE
                 with contextlib.suppress(StoreError):
                     self._session = await reopened(self._session, self._dsn)
@@ -299,6 +300,7 @@ class DeliveriesWorker:
                     self._looks.wake()
                 except Exception as failure:
                     report(log, "Past facts could not be given to consumers yet: %s", failure)
+                    self._answers.alarm("The filling of new consumers", failure)
                 await self._fills.rest(pause)
         finally:
             if session is not None:

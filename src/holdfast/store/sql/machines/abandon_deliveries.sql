@@ -11,7 +11,9 @@ with reach as materialized (
     from reach r
     cross join lateral (
         select d.instance_id, d.bucket, d.created_at, d.ack_id, d.consumer_id, d.status from holdfast.ack_consumers d
-        where d.consumer_id = $1::uuid and num_nulls(d.closed_at) = 1 and d.created_at > $2::timestamptz and d.created_at <= r.upto
+        where d.consumer_id = $1::uuid and num_nulls(d.closed_at) = 1 and d.created_at > $2::timestamptz
+            and d.created_at <= r.upto
+        order by d.instance_id, d.created_at, d.ack_id  -- as commits lock them
         for update
     ) x
     cross join lateral (
