@@ -30,7 +30,8 @@ from holdfast.graph.compile import compile_graph
 from holdfast.graph.model import Edge, Graph, Node
 
 PROFILE = os.environ.get("HOLDFAST_PROFILE", "short")
-EXAMPLES = {"short": 20, "long": 2_000}[PROFILE]
+EXAMPLES = {"short": 40, "long": 2_000}[PROFILE]
+LEAST = EXAMPLES // 2  # of each; how many there are depends on the order of sets, too
 counted = {"migrations": 0, "reverts": 0, "reruns": 0}
 
 
@@ -138,6 +139,6 @@ def _executions(graph: Graph, other: Graph, seed: int) -> None:
 def test_the_rules_hold_whatever_operators_do() -> None:
     counted.update(migrations=0, reverts=0, reruns=0)
     _executions()
-    assert counted["migrations"] > EXAMPLES, counted
-    assert counted["reverts"] > EXAMPLES // 10, counted
-    assert counted["reruns"] > EXAMPLES, counted
+    assert counted["migrations"] > LEAST, counted
+    assert counted["reverts"] > LEAST // 10, counted
+    assert counted["reruns"] > LEAST, counted

@@ -323,6 +323,28 @@ async def test_a_migration_crosses_a_checkpoint(office: Engine, evidence: Eviden
     assert (await office.get(id)).status == "completed"
 
 
+async def test_events_that_come_while_it_is_carried_are_all_taken(office: Engine, evidence: Evidence) -> None:
+    """A lane that knows the instance from before is refused by its revision, and decides again."""
+    ids = [await begin(office, "door", "opens") for _ in range(12)]
+    await advance(office, days=70)
+    await maintain(office.dsn, Retention())
+
+    async def knock(id: str) -> None:
+        for _ in range(20):
+            await office.signal(id, "knocks")
+
+    async with office.worker(maintenance=False):
+        *_, first = await asyncio.gather(*map(knock, ids), keep(office))
+    await office.drain(timeout=60)
+    second = await keep(office)  # those that somebody held
+    assert first["carry"]["carried"] + second["carry"].get("carried", 0) == len(ids)
+    for id in ids:
+        assert (await office.rebuild(id, dry_run=True)).differences == []
+        state = evidence.ask("select state from holdfast.instances where id = %s", id)
+        assert state["tokens"]["0"]["hop"] == 21
+        assert await carried(office, id) == 1
+
+
 async def test_an_instance_of_many_transitions_over_many_months(
     office: Engine, evidence: Evidence, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -114,8 +114,8 @@ class Carrier:
         if program is None:
             return UNREADABLE
         instance = Instance(
-            id.bytes, org, definition.bytes, flow, flow_version, version, InstanceStatus(status), known, _CONTEXT, reason,
-            entity_version,
+            id.bytes, org, definition.bytes, flow, flow_version, version, InstanceStatus(status), known, _CONTEXT,
+            reason, entity_version,
         )  # fmt: skip
         return hindrance(program, instance) or carry(instance, from_datetime(moment))
 
