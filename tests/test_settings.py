@@ -27,6 +27,12 @@ def test_everything_set() -> None:
             "HOLDFAST_RACE_PATIENCE": "0.5",
             "HOLDFAST_MAX_CONTEXT": "1048576",
             "HOLDFAST_FAST_PATHS": "no",
+            "HOLDFAST_ACK_PENDING_RESEND": "20",
+            "HOLDFAST_ACK_DELIVERED_RESEND": "60.5",
+            "HOLDFAST_ACK_MAX_ATTEMPTS": "5",
+            "HOLDFAST_ACK_PAGE": "50",
+            "HOLDFAST_CONSUMER_TTL": "10",
+            "HOLDFAST_CONSUMER_RECHECK": "15",
         }
     )
     assert settings == Settings(
@@ -41,6 +47,12 @@ def test_everything_set() -> None:
         race_patience=0.5,
         max_context=1024 * 1024,
         fast_paths=False,
+        ack_pending_resend=20.0,
+        ack_delivered_resend=60.5,
+        ack_max_attempts=5,
+        ack_page=50,
+        consumer_ttl=10.0,
+        consumer_recheck=15.0,
     )
 
 
@@ -66,6 +78,11 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("HOLDFAST_KEEP_EARLY", "-1"),
         ("HOLDFAST_KEEP_EARLY", "nan"),
         ("HOLDFAST_RACE_PATIENCE", "-1"),
+        ("HOLDFAST_ACK_PENDING_RESEND", "0"),
+        ("HOLDFAST_ACK_MAX_ATTEMPTS", "0"),
+        ("HOLDFAST_ACK_MAX_ATTEMPTS", "ten"),
+        ("HOLDFAST_ACK_PAGE", "10001"),
+        ("HOLDFAST_CONSUMER_TTL", "0"),
         ("HOLDFAST_RACE_PATIENCE", "long"),
         ("HOLDFAST_MAX_CONTEXT", "1 MiB"),
         ("HOLDFAST_MAX_CONTEXT", "0"),

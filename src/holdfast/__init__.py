@@ -7,6 +7,7 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.client import Client
+    from holdfast.consumer.answers import Postpone, Trigger, Verdict
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
     from holdfast.doors.saga.flow import Flow
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from holdfast.doors.steps.load import load_steps
     from holdfast.graph.model import Graph
     from holdfast.runtime.commit.options import Options
+    from holdfast.runtime.consumers.events import ConsumerEvent
+    from holdfast.runtime.consumers.options import ConsumerOptions
+    from holdfast.runtime.consumers.registry import Consumer
     from holdfast.runtime.effects.delivery import EffectFailed
     from holdfast.runtime.effects.options import EffectOptions
     from holdfast.runtime.effects.outbox import EffectPage
@@ -67,6 +71,9 @@ __all__ = [
     "Branch",
     "Caller",
     "Client",
+    "Consumer",
+    "ConsumerEvent",
+    "ConsumerOptions",
     "Context",
     "DeadLetter",
     "Descriptor",
@@ -101,6 +108,7 @@ __all__ = [
     "NoticePage",
     "Options",
     "Page",
+    "Postpone",
     "Published",
     "RateLimit",
     "Rebuilt",
@@ -118,9 +126,11 @@ __all__ = [
     "SyncEngine",
     "Task",
     "TaskEvent",
+    "Trigger",
     "Undo",
     "Upkeep",
     "Validate",
+    "Verdict",
     "Worker",
     "WorkerProcess",
     "__version__",
@@ -138,6 +148,9 @@ _HOMES = {
     "Branch": "holdfast.doors.saga.builder",
     "Caller": "holdfast.runtime.people.start_rules",
     "Client": "holdfast.client",
+    "Consumer": "holdfast.runtime.consumers.registry",
+    "ConsumerEvent": "holdfast.runtime.consumers.events",
+    "ConsumerOptions": "holdfast.runtime.consumers.options",
     "Context": "holdfast.runtime.worker.context",
     "DeadLetter": "holdfast.store.dead_letters",
     "Descriptor": "holdfast.runtime.people.descriptor",
@@ -172,6 +185,7 @@ _HOMES = {
     "NoticePage": "holdfast.store.notices",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
+    "Postpone": "holdfast.consumer.answers",
     "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
     "Rebuilt": "holdfast.runtime.ops.rebuild",
@@ -189,9 +203,11 @@ _HOMES = {
     "SyncEngine": "holdfast.runtime.engine.sync",
     "Task": "holdfast.store.tasks",
     "TaskEvent": "holdfast.store.tasks",
+    "Trigger": "holdfast.consumer.answers",
     "Undo": "holdfast.doors.saga.values",
     "Upkeep": "holdfast.store.admin.upkeep",
     "Validate": "holdfast.runtime.hooks.validate",
+    "Verdict": "holdfast.consumer.answers",
     "Worker": "holdfast.runtime.worker.worker",
     "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",

@@ -161,3 +161,7 @@ class Busy(HoldfastError):
     code = "INSTANCE_BUSY"
     http_status = 409
     exit_code = 5
+
+
+class DoNotRetry(Exception):
+    """Raise it in a handler: the step, or the fact, has failed for good, another call would not help."""

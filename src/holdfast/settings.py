@@ -42,6 +42,12 @@ class Settings:
     shared_secrets: frozenset[str] = frozenset()  # names, as variables spell them, of what every organisation may use
     race_patience: float = 2.0  # seconds a caller tries again to change what others change
     max_context: int = 4 * 1024 * 1024  # what an instance may keep of what its steps give
+    ack_pending_resend: float = 40.0  # seconds until a fact that no consumer received is sent again
+    ack_delivered_resend: float = 240.0  # seconds until one that was received and not processed is sent again
+    ack_max_attempts: int = 10  # of a consumer that names no number of its own
+    ack_page: int = 200  # facts of one consumer in one claim
+    consumer_ttl: float = 30.0  # seconds without a beat before a consumer counts as down
+    consumer_recheck: float = 60.0  # seconds between two probes of a pushed consumer that could not be reached
     stale_after: float | None = None  # seconds a machine may rest before that is reported; None: any time
     fast_paths: bool = True  # plain steps are decided and written the short way
 
@@ -55,6 +61,12 @@ class Settings:
 
         def seconds(name: str, otherwise: float) -> float:
             return _seconds(name, given(name, str(otherwise)))
+
+        def above_zero(name: str, otherwise: float) -> float:
+            return _above_zero(name, seconds(name, otherwise))
+
+        def count(name: str, otherwise: int, most: int) -> int:
+            return _count(name, given(name, str(otherwise)), most)
 
         return cls(
             dsn=_dsn("HOLDFAST_DSN", given("HOLDFAST_DSN")),
@@ -71,6 +83,12 @@ class Settings:
             race_patience=seconds("HOLDFAST_RACE_PATIENCE", default.race_patience),
             max_context=_max_context(given("HOLDFAST_MAX_CONTEXT", str(default.max_context))),
             stale_after=_stale_after(given("HOLDFAST_STALE_AFTER", "off")),
+            ack_pending_resend=above_zero("HOLDFAST_ACK_PENDING_RESEND", default.ack_pending_resend),
+            ack_delivered_resend=above_zero("HOLDFAST_ACK_DELIVERED_RESEND", default.ack_delivered_resend),
+            ack_max_attempts=count("HOLDFAST_ACK_MAX_ATTEMPTS", default.ack_max_attempts, 1_000_000),
+            ack_page=count("HOLDFAST_ACK_PAGE", default.ack_page, 10_000),
+            consumer_ttl=above_zero("HOLDFAST_CONSUMER_TTL", default.consumer_ttl),
+            consumer_recheck=above_zero("HOLDFAST_CONSUMER_RECHECK", default.consumer_recheck),
             fast_paths=_fast_paths(given("HOLDFAST_FAST_PATHS", "1")),
         )
 
@@ -149,6 +167,18 @@ def _seconds(variable: str, value: str) -> float:
     if not 0 <= seconds <= LONGEST_SECONDS:  # also false for what is not a number
         raise _invalid(variable, f"is {value!r}, not a number of seconds.", "Write 0 to 100 years in seconds.")
     return seconds
+
+
+def _above_zero(variable: str, seconds: float) -> float:
+    if seconds == 0:
+        raise _invalid(variable, "is 0.", "Write a time above 0 in seconds.")
+    return seconds
+
+
+def _count(variable: str, value: str, most: int) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= most):
+        raise _invalid(variable, f"is {value!r}, not a number from 1 to {most}.", "Write digits alone.")
+    return int(value)
 
 
 def _stale_after(value: str) -> float | None:

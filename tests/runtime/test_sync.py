@@ -91,7 +91,9 @@ def test_errors_are_those_of_the_engine(engine: SyncEngine) -> None:
 
 def test_every_verb_of_the_engine_is_here() -> None:
     verbs = {name for name, verb in inspect.getmembers(Engine, inspect.isfunction) if name[0] != "_"}
-    registering = {"handler", "register", "call", "effect", "register_effect", "use", "openapi", "load_invokers"}
+    registering = {
+        "handler", "register", "call", "effect", "register_effect", "use", "openapi", "load_invokers", "consumer",
+    }  # fmt: skip
     for_loops_only = {"stats", "lifespan", "look_at_backlog"}
     assert len(verbs) > 40
     assert verbs <= {*dir(SyncEngine), *registering, *for_loops_only}

@@ -16,7 +16,7 @@ Db = psycopg.Connection[Any]
 Plan = dict[str, Any]
 
 _PARAMETER = re.compile(rb"\$(\d+)::([a-z0-9]+(?:\[\])?)")
-_PARTITION = re.compile(r"^(steps|events|effects)_(?:\d{6}|default)")
+_PARTITION = re.compile(r"^(steps|events|effects|acks|ack_consumers|notices)_(?:\d{6}|default)")
 
 
 class Access(NamedTuple):

@@ -1,7 +1,7 @@
 """The handle of an acknowledgement: an opaque text that carries the address of its fact.
 
-A consumer gets it with a fact and gives it back with its answer. It is the same for every consumer and every redelivery,
-fits into a URL, and ends with a checksum: a handle that was cut or mistyped is told from one that is not there any more.
+A consumer gets it with a fact and gives it back with its answer. It is the same for every consumer and every
+redelivery, fits into a URL, and ends with a checksum, which a mistyped one does not fit.
 """
 
 from __future__ import annotations

@@ -30,9 +30,10 @@ from holdfast.runtime.effects.options import EffectOptions
 from holdfast.runtime.telemetry.incidents import Incidents
 from holdfast.runtime.worker.context import NotBegun
 from holdfast.runtime.worker.failures import describe
+from holdfast.runtime.worker.looks import TROUBLE, Looks, reopened, report
 from holdfast.store import effects as outbox
 from holdfast.store.effects import ClaimedEffect, CountedOutcome, FinishedEffect
-from holdfast.store.pg.session import DatabaseError, Disconnected, Session
+from holdfast.store.pg.session import DatabaseError, Session
 from holdfast.store.queue.lease import Lease
 
 log = logger("holdfast.effects")
@@ -44,7 +45,6 @@ PATIENCE: Final = 0.5  # seconds before a full target or a lost connection is lo
 LEFT_FOR: Final = 30.0  # seconds until a worker looks again for what it lacked
 BARREN_FOR: Final = 5.0  # seconds until a target is looked at again where all that is due is left to others
 CALM: Final = 0.25  # seconds between looks that follow from mere hints
-_TROUBLE: Final = (Disconnected, DatabaseError, StoreError)
 
 
 class EffectsWorker:
@@ -64,8 +64,7 @@ class EffectsWorker:
         self._lease = lease
         self._on_receipts = on_receipts
         self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
-        self._urgent = asyncio.Event()
+        self._looks = Looks(CALM)
         self._inflight: dict[bytes, ClaimedEffect] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
         self._finished: list[tuple[ClaimedEffect, FinishedEffect]] = []
@@ -119,9 +118,7 @@ class EffectsWorker:
 
     def wake(self, *, urgent: bool = True) -> None:
         """Look now; a mere hint that something happened somewhere is followed only now and then."""
-        self._wake.set()
-        if urgent:
-            self._urgent.set()
+        self._looks.wake(urgent=urgent)
 
     @property
     def is_idle(self) -> bool:
@@ -133,7 +130,7 @@ class EffectsWorker:
             return False
         try:
             due = await self._heads()
-        except _TROUBLE:
+        except TROUBLE:
             return False
         if any(seconds <= 0 and key not in self._barren for key, seconds in due.items()):
             self.wake()
@@ -147,22 +144,17 @@ class EffectsWorker:
             try:
                 pause = await self._round()
             except Exception as failure:  # whatever it is, the others' effects must go on
-                _say("The outbox could not be read and will be looked at again: %s", failure)
+                report(log, "The outbox could not be read and will be looked at again: %s", failure)
                 pause = PATIENCE
                 self._strays = True  # it may have claimed more than it heard of
                 with contextlib.suppress(StoreError):
-                    self._session = await _reopened(self._session, self._dsn)
+                    self._session = await reopened(self._session, self._dsn)
             await self._rest(pause)
 
     async def _rest(self, pause: float) -> None:
-        """Sleep until an effect is due or a hint arrives. At first only urgent hints count: hints come in swarms."""
-        await _within(self._urgent, min(CALM, pause))
-        if pause > CALM and not self._urgent.is_set():
-            await _within(self._wake, pause - CALM)
-        if self._urgent.is_set():
+        """Sleep until an effect is due or a hint arrives."""
+        if await self._looks.rest(pause):
             self._barren.clear()
-        self._wake.clear()
-        self._urgent.clear()
 
     async def _round(self) -> float:
         """Take on what there is room for; how long the next look may wait."""
@@ -350,7 +342,7 @@ class EffectsWorker:
                     await self._store(batch)
                     del self._finished[: len(batch)]
                 except Exception as failure:  # the outcomes are still here, and the leases are still ours
-                    _say("Outcomes of effects could not be stored yet: %s", failure)
+                    report(log, "Outcomes of effects could not be stored yet: %s", failure)
                     await asyncio.sleep(PATIENCE)
                 finally:
                     self._committing = False
@@ -367,7 +359,7 @@ class EffectsWorker:
 
     async def _store_together(self, batch: list[tuple[ClaimedEffect, FinishedEffect]]) -> None:
         if self._outcomes is None or self._outcomes.broken:
-            self._outcomes = await _reopened(self._outcomes, self._dsn)
+            self._outcomes = await reopened(self._outcomes, self._dsn)
         counted = await outbox.finish_effects(self._outcomes, [finished for _, finished in batch])
         self.stored += len(counted)
         self.rejected += len(batch) - len(counted)
@@ -398,22 +390,3 @@ class EffectsWorker:
             failure = msgspec.json.encode(Failure("RESULT_REFUSED", "The database refused the answer."))
             bare = FinishedEffect(finished.row, finished.worker, "dead_letter", 0, None, failure)
             await self._store_together([(effect, bare)])
-
-
-def _say(sentence: str, failure: Exception) -> None:
-    """Log trouble with the database as a line, and any other failure, which is a defect, with its traceback."""
-    log.warning(sentence, failure, exc_info=None if isinstance(failure, _TROUBLE) else failure)
-
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-
-
-async def _reopened(session: Session | None, dsn: str) -> Session:
-    if session is not None:
-        if not session.broken:
-            return session
-        await session.close()
-    return await Session.open(dsn)

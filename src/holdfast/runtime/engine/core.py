@@ -13,6 +13,11 @@ from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.commit.options import Options
 from holdfast.runtime.commit.starter import Starter
+from holdfast.runtime.consumers.answers import Answers
+from holdfast.runtime.consumers.attaching import attach
+from holdfast.runtime.consumers.options import ConsumerOptions
+from holdfast.runtime.consumers.receiving import Ears
+from holdfast.runtime.consumers.registry import Consumers
 from holdfast.runtime.effects import outbox
 from holdfast.runtime.effects.kinds import Kind, Kinds
 from holdfast.runtime.effects.options import EffectOptions
@@ -37,6 +42,7 @@ from holdfast.runtime.worker.wakeups import Notifier
 from holdfast.runtime.worker.worker import Worker
 from holdfast.settings import Settings
 from holdfast.store import embedded
+from holdfast.store.activities import read_entry
 from holdfast.store.admin.schema import migrate
 from holdfast.store.caller_transaction import BorrowedVerbs
 from holdfast.store.pg.connect import Address
@@ -90,6 +96,8 @@ class Base:
         self.telemetry = Telemetry()
         self.hooks = Hooks()
         self._turnstile = Turnstile(lambda: self.dsn)
+        self.consumers_here = Consumers()
+        self.consumer_options = ConsumerOptions.from_settings(settings)
         self.board = NoticeBoard(self._opened, self.org, self._hint)
         self.catalog = Catalog()
         self.refs = Refs()
@@ -134,6 +142,8 @@ class Base:
         self._notifier = Notifier(self._session)
         self._stack.push_async_callback(self._notifier.stop)
         self._stack.push_async_callback(self.board.close)
+        self._ears = Ears(self.board.news)
+        self._stack.push_async_callback(self._ears.close)
         self._starter = Starter(self.dsn)
         self._stack.push_async_callback(self._starter.close)
         self._stack.push_async_callback(self._turnstile.close)
@@ -211,6 +221,10 @@ class Base:
         outbox.attach(
             worker, self.dsn, self.effect_kinds, self.effect_options, self._announce, self.committer.incidents
         )
+        attach(
+            worker, self.dsn, self.consumers_here, self.consumer_options, self.effect_options, self._answers,
+            self._present_entry,
+        )  # fmt: skip
         await worker.start()
         self._worker = worker
         try:
@@ -259,6 +273,8 @@ class Base:
     def _look(self) -> None:
         if self._worker is not None:
             self._worker.wake()
+        else:
+            self.board.news.wake()
 
     def _announce(self) -> None:
         self._look()
@@ -291,6 +307,8 @@ class Base:
             steps_unserved=self._backlog.unserved
             if worker is None or worker.missing.waiting is None
             else worker.missing.waiting,
+            consumer_open_facts=self._backlog.open_facts(self.org),
+            consumer_seconds_behind=self._backlog.seconds_behind(self.org),
             signals_queued=waiting and waiting.signals,
             effects_pending=waiting and waiting.effects,
             dead_letters_open=waiting and waiting.letters,
@@ -304,6 +322,14 @@ class Base:
             timeouts=self.committer.timeouts.counts.of(self.org),
             notices=self.board.counts,
         )
+
+    @property
+    def _answers(self) -> Answers:
+        return Answers(self.committer, self._opened, self.board, self.consumer_options, self._announce)
+
+    async def _present_entry(self, org: str, instance: bytes) -> int | None:
+        entry = await read_entry(self._opened(), org, instance, None)
+        return None if entry is None else entry.number
 
     async def _asking(self) -> Session:
         return self._session

@@ -25,6 +25,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.commit.options import Options
+from holdfast.runtime.consumers.events import ConsumerEvent
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.process.loop import run
 from holdfast.store.connections import RUN_THERE
@@ -64,6 +65,7 @@ class SyncEngine:
         self.effect = self.engine.effect
         self.register_effect = self.engine.register_effect
         self.use = self.engine.use
+        self.consumer = self.engine.consumer
         self.openapi = self.engine.openapi
         self.load_invokers = self.engine.load_invokers
         self._loop = _LoopThread()
@@ -198,6 +200,25 @@ class SyncEngine:
             yield
         finally:
             self.wait_for(_awaited(lambda: working.__aexit__(None, None, None)))
+
+    register_consumer = _verb(Engine.register_consumer)
+    beat_consumer = _verb(Engine.beat_consumer)
+    remove_consumer = _verb(Engine.remove_consumer)
+    consumers = _verb(Engine.consumers)
+    get_consumer = _verb(Engine.get_consumer)
+    receive = _verb(Engine.receive)
+    deliveries = _verb(Engine.deliveries)
+    replay_consumer = _verb(Engine.replay_consumer)
+    settle_directly = _verb(Engine.settle_directly)
+
+    def listen(self, env: str, consumer: str, *, most: int = 50) -> Generator[ConsumerEvent]:
+        """Yield facts of a consumer as they become due, in order for each instance."""
+        events = self.engine.listen(env, consumer, most=most)
+        try:
+            while True:
+                yield self.wait_for(_awaited(events.__anext__))
+        finally:
+            self.wait_for(_awaited(events.aclose))
 
     def follow_notices(self, **wanted: Any) -> Generator[Notice]:
         """Follow notices as they are committed; takes what `Engine.follow_notices` takes."""

@@ -38,6 +38,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     instances_cached: int = 0
     lease_seconds_left: float | None = None
     steps_unserved: int | None = None
+    consumer_open_facts: Counts | None = None  # by environment and consumer
+    consumer_seconds_behind: Counts | None = None
     signals_queued: int | None = None
     effects_pending: int | None = None
     dead_letters_open: int | None = None
@@ -76,6 +78,12 @@ METRICS: Final[dict[str, Meaning]] = {
     "instances_cached": Meaning(False, "Instance snapshots kept in memory."),
     "lease_seconds_left": Meaning(False, "Seconds until this worker's lease ends unless it is renewed."),
     "steps_unserved": Meaning(False, "Steps anywhere that wait for a handler no live worker has, as of the last look."),
+    "consumer_open_facts": Meaning(
+        False, "Facts that are open for a consumer, as of the last look.", ("environment", "consumer")
+    ),
+    "consumer_seconds_behind": Meaning(
+        False, "Seconds since the oldest open fact of a consumer, as of the last look.", ("environment", "consumer")
+    ),
     "signals_queued": Meaning(False, "Signals anywhere that wait to be decided upon, as of the last look."),
     "effects_pending": Meaning(False, "Effects anywhere that wait for their next delivery, as of the last look."),
     "dead_letters_open": Meaning(False, "Dead letters anywhere that nobody has answered, as of the last look."),

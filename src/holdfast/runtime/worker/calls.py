@@ -34,10 +34,11 @@ from holdfast.runtime.worker.background import Reader
 from holdfast.runtime.worker.context import Context, Job, NotBegun, job_of
 from holdfast.runtime.worker.failures import failed, time_limit
 from holdfast.runtime.worker.handlers import DoNotRetry, Handler, Registry
+from holdfast.runtime.worker.transactions import LentTransactions
 from holdfast.store.commit.calls import CallLimits, CallTransaction
 from holdfast.store.commit.locks import Locked
 from holdfast.store.commit.rows import Entry
-from holdfast.store.pg.session import BEGIN, COMMIT, ROLLBACK, DatabaseError, Disconnected, Session
+from holdfast.store.pg.session import BEGIN, COMMIT, DatabaseError, Disconnected, Session
 from holdfast.store.pg.statements import SQL
 from holdfast.store.pg.transaction import PIN
 from holdfast.store.reads.background import ANSWERING
@@ -92,22 +93,18 @@ class Calls:
         limits: CallLimits,
         reader: Reader,
     ) -> None:
-        self._dsn = dsn
         self._committer = committer
         self._registry = registry
         self._telemetry = telemetry
         self._is_lost = is_lost
         self._give_back_job = give_back
-        self._limits = limits
         self._reader = reader
         self._room = asyncio.Semaphore(limits.sessions)
-        self._free: list[Session] = []
+        self._sessions = LentTransactions(dsn, limits)
         self._threads = ThreadPoolExecutor(max_workers=limits.sessions, thread_name_prefix="holdfast-call")
 
     async def close(self) -> None:
-        for session in self._free:
-            await session.close()
-        self._free.clear()
+        await self._sessions.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, job: Job) -> None:
@@ -245,25 +242,11 @@ class Calls:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncGenerator[CallTransaction]:
-        session = self._free.pop() if self._free else await Session.open(self._dsn)
         try:
-            yield CallTransaction(session, self._limits)
+            async with self._sessions.lend() as transaction:
+                yield transaction
         except Disconnected as gone:
             raise _TryAgain(str(gone)) from None
-        finally:
-            await self._give_back(session)
-
-    async def _give_back(self, session: Session) -> None:
-        """A session with an open transaction rolls it back; one that is out of step is not worth saving."""
-        try:
-            if not session.broken and session.is_in_transaction:
-                await session.run([ROLLBACK])
-        except (Disconnected, DatabaseError):
-            log.warning("A session of the calls was lost")
-        if session.broken:
-            await session.close()
-        else:
-            self._free.append(session)
 
     # --- the user's function ---------------------------------------------------------------------------------------
 

@@ -12,14 +12,12 @@ import msgspec
 
 from holdfast.core.model.program import CALL_QUEUE, queue_name
 from holdfast.doors.saga.model import Function, is_same_function
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import DoNotRetry, HoldfastError, NotFound
 from holdfast.runtime.schemas.schemas import reader_of
 from holdfast.runtime.validation import check_text
 from holdfast.runtime.worker.apps import app_of, origin_of, whole_name
 
-
-class DoNotRetry(Exception):
-    """Raise it in a handler: the step has failed for good, another call would not help."""
+__all__ = ["DoNotRetry", "Function", "Handler", "Registry", "StepInputInvalid", "nobody_asks", "queues_of"]
 
 
 class StepInputInvalid(DoNotRetry):

@@ -23,6 +23,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 30.0  # seconds running handlers have to finish when the worker leaves
     calls: CallLimits = CallLimits()
     effects: bool = True  # deliver effects beside the handlers
+    consumers: bool = True  # send facts to the consumers of this process, and push to others
     maintenance: bool = True  # take part in the upkeep of the database
     retention: Retention | None = None  # what the upkeep removes; None: as HOLDFAST_RETENTION says
     missing_handler_cooldown: float = 5.0  # seconds a step waits for a handler before that is told; 0: never

@@ -18,6 +18,7 @@ from holdfast.logs import logger
 from holdfast.runtime.commit.batch import Plan
 from holdfast.runtime.commit.committer import Committer
 from holdfast.runtime.commit.items import Item
+from holdfast.runtime.consumers.worker import DeliveriesWorker
 from holdfast.runtime.effects.worker import EffectsWorker
 from holdfast.runtime.machines.board import NoticeBoard
 from holdfast.runtime.machines.staleness import Staleness
@@ -110,6 +111,7 @@ class Worker:
         self.lease = Lease(dsn, options.lease, self._new_incarnation)
         self._serve()
         self.effects: EffectsWorker | None = None
+        self.deliveries: DeliveriesWorker | None = None
         self.upkeep: Maintenance | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -129,6 +131,8 @@ class Worker:
         committer.signals_ready = True
         if self.effects is not None:
             await self.effects.start()
+        if self.deliveries is not None:
+            await self.deliveries.start()
         self._tasks = [
             asyncio.create_task(self._scan(), name="holdfast-scan"),
             asyncio.create_task(self.missing.serve(), name="holdfast-missing"),
@@ -186,7 +190,7 @@ class Worker:
         for registry in self._registries:
             registry.on_added = nobody_asks
         await _end(self._tasks)
-        leaving = [] if self.effects is None else [self.effects.stop(self.options.grace)]
+        leaving = [part.stop(self.options.grace) for part in (self.effects, self.deliveries) if part is not None]
         await asyncio.gather(self.executor.stop(self.options.grace), *leaving)
         await _end(self._ears)  # not before: handlers that still run can be told to stop
         await self._calls.close()
@@ -220,6 +224,8 @@ class Worker:
         self._board.news.wake()
         if self.effects is not None:
             self.effects.wake(urgent=False)
+        if self.deliveries is not None:
+            self.deliveries.wake(urgent=False)
 
     @property
     def is_idle(self) -> bool:
@@ -227,6 +233,11 @@ class Worker:
 
     async def is_done(self) -> bool:
         """Check that no work is in hand, and none due that this process could do."""
+        if self.deliveries is None:
+            return await self._are_steps_done()
+        return await self._are_steps_done() and await self.deliveries.is_done() and await self._are_steps_done()
+
+    async def _are_steps_done(self) -> bool:
         effects = self.effects
         if effects is None:
             return await self._is_work_done()
@@ -280,11 +291,16 @@ class Worker:
                     self._on_dispatch(plan, entry.decisions[-1].instance, dispatch)
                 for path in decision.paused:
                     self._stopping.pause(id, path, self._held)
-                if decision.timers or decision.resumed or decision.outgoing or decision.children or decision.effects:
+                if (
+                    decision.timers or decision.resumed or decision.outgoing or decision.children or decision.effects
+                    or decision.facts
+                ):  # fmt: skip
                     self.wake()
                     self._notifier.hint()
                     if decision.effects and self.effects is not None:
                         self.effects.wake()
+        if self.deliveries is not None and (plan.deliveries or _tells(plan)):
+            self.deliveries.wake()
         if plan.halted:
             self._loop.call_later(AGAIN_SECONDS, self.wake)
         if self._is_full and len(self._held) < self._capacity:
@@ -495,6 +511,11 @@ class Worker:
                 await self._session.close()
                 self._session = await Session.open(self._dsn)
             return self._session
+
+
+def _tells(plan: Plan) -> bool:
+    """Check for facts that consumers are to be sent."""
+    return any(decision.facts for entry in plan.entries.values() for decision in entry.decisions)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

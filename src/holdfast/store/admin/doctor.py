@@ -61,6 +61,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     slot_critical: float = 10.0 * 2**30  # bytes of write-ahead log held back
     notify_warning: float = 0.1  # share of the notification queue
     notify_critical: float = 0.5
+    consumer_warning: float = 300.0
+    consumer_critical: float = 3600.0
     letters_critical: float = 1000.0
     failed_warning: float = 10.0  # instances within an hour: a flow may be made to fail now and then
     failed_critical: float = 1000.0
@@ -212,6 +214,24 @@ def _left_effects(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
             f"{where} have waited for {age:.0f} s, and {lacking}", age, limits.outbox_critical, "s", kind,
             "Set the secret or the mail server for a worker, or start one that has the kind; no attempt was used up.",
         )  # fmt: skip
+
+
+def _consumers(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
+    for org, environment, name, open_facts, age, down in errand.run("doctor", "list_late_consumers"):
+        whose = f"The consumer {name!r} of {environment!r} of the tenant {org!r}"
+        if down is not None:
+            yield Finding(
+                "consumers", "critical" if age >= limits.consumer_critical else "warning",
+                f"{whose} is down for {down:.0f} s, and its oldest open fact has waited for {age:.0f} s.", age,
+                limits.consumer_critical, "s", name,
+                "Start it, or remove it: what is open for it is kept, and machines it gates stand still.",
+            )  # fmt: skip
+        else:
+            yield from _graded(
+                "consumers", age, limits.consumer_warning, limits.consumer_critical,
+                f"{whose} is {age:.0f} s behind, with {open_facts} open facts.",
+                "Look at its log and at notices of it; add processes, or raise its `in_flight`.", subject=name,
+            )  # fmt: skip
 
 
 def _letters(errand: Errand, limits: Thresholds) -> Iterator[Finding]:
@@ -392,6 +412,7 @@ CHECKS: Final[dict[str, tuple[Check, str | None]]] = {
     "oldest_work": (_work, WORKER),
     "outbox_lag": (_outbox, WORKER),
     "effects_left": (_left_effects, WORKER),
+    "consumers": (_consumers, WORKER),
     "dead_letters": (_letters, WORKER),
     "instances_stopped": (_stopped, WORKER),
     "notices": (_notices, WORKER),
@@ -414,6 +435,7 @@ GOOD: Final[dict[str, str]] = {
     "oldest_work": "No work waits for long.",
     "outbox_lag": "No effect waits for long.",
     "effects_left": "Every effect has a worker that can deliver it.",
+    "consumers": "Every consumer with open facts is alive, and none is far behind.",
     "dead_letters": "There are no dead letters.",
     "instances_stopped": "No instance stands still, and none failed within the last hour.",
     "notices": "No notice of the last hour is about an error.",

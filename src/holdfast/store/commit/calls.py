@@ -51,6 +51,10 @@ class CallTransaction:
         now = read_int(results[4].get_value(0, 0) or b"")
         return Locked(max(now, found[0].updated), {found[0].id: found[0]}, {}, [], 0) if found else None
 
+    async def begin_alone(self) -> None:
+        """Begin the transaction without any instance."""
+        await self.session.run([BEGIN, RESET, WORKER])
+
     @asynccontextmanager
     async def lend(
         self, org: str, timeout: float | None, *, blocking: bool

@@ -24,7 +24,8 @@ create table holdfast.consumers (
     target jsonb,  -- push: where to, signed with what
     owner text,  -- the subject that registered it
     since timestamptz not null,  -- facts from then on are its own
-    filled_to jsonb,  -- past facts are given to it up to here; null: all are
+    filled_to jsonb,  -- past facts are given to it up to here, and none is due meanwhile; null: all are
+    swept_to jsonb,  -- facts that became its own meanwhile are made due, or those of a removed one ended, up to here
     registered_at timestamptz not null,
     updated_at timestamptz not null,
     removed_at timestamptz,
@@ -71,7 +72,8 @@ create table holdfast.acks (
     primary key (instance_id, created_at, id, bucket)
 ) partition by range (created_at);
 -- For consumers that begin in the past: facts of an environment in the order of their commits.
-create index acks_in_order on holdfast.acks (org_id, environment, created_at, instance_id, seq, ordinal);
+create index acks_in_order on holdfast.acks (org_id, environment, created_at, instance_id, seq, ordinal)
+    where environment is not null;  -- so that nobody else's plan can walk it
 
 create table holdfast.ack_consumers (
     instance_id uuid not null,
@@ -98,8 +100,9 @@ create table holdfast.ack_consumers (
 ) partition by range (created_at);
 create index ack_consumers_due on holdfast.ack_consumers (consumer_id, next_due) where next_due is not null;
 create index ack_consumers_open on holdfast.ack_consumers (instance_id, consumer_id, seq, ordinal) where closed_at is null;
--- How far behind a consumer is, and since when.
-create index ack_consumers_lag on holdfast.ack_consumers (consumer_id, created_at) where closed_at is null;
+-- How far behind a consumer is, and since when. Its predicate is for those who write it alike: for a commit, which knows
+-- instance and consumer, this index would be the whole backlog of the consumer.
+create index ack_consumers_lag on holdfast.ack_consumers (consumer_id, created_at) where num_nulls(closed_at) = 1;
 
 -- What applications tell of their work in a state. It takes no part in what a machine does.
 create table holdfast.activities (
@@ -217,13 +220,13 @@ on holdfast.ack_consumers for each row when (
         new.starts_at, new.ends_at)
 ) execute function holdfast.refuse_change('What a consumer is to be told never changes');
 
--- Forward only; what failed may be tried again, and a success beats a failure.
+-- Forward only; what failed or is wanted once more may be tried again, and a success beats a failure.
 create trigger ack_consumers_status
 after update of status on holdfast.ack_consumers for each row when (
     old.status <> new.status and strpos(
         ' pending>delivered pending>processed pending>failed pending>expired pending>abandoned delivered>pending '
         'delivered>processed delivered>failed delivered>expired delivered>abandoned failed>pending failed>processed '
-        'failed>abandoned expired>processed abandoned>processed abandoned>pending ',
+        'failed>abandoned expired>processed expired>pending abandoned>processed abandoned>pending processed>pending ',
         ' ' || old.status || '>' || new.status || ' ') = 0
 ) execute function holdfast.refuse_change('The status of a delivery only goes forward');
 
@@ -284,7 +287,7 @@ $$;
 grant update on holdfast.consumer_beats, holdfast.stale_checks to holdfast_worker;
 grant update (
     way, definitions, states, events, hooks, takes_transitions, takes_hooks, critical, ttl, max_attempts, in_flight, target,
-    owner, since, filled_to, updated_at, removed_at, removed_by
+    owner, since, filled_to, swept_to, updated_at, removed_at, removed_by
 ) on holdfast.consumers to holdfast_worker;
 grant update (
     most, attempts, status, next_due, delivered_at, settled_at, closed_at, verdict, message

@@ -1,0 +1,337 @@
+"""Consumers: register them, take facts, see how far they are behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.core.model.ack_handles import decode_ack, unknown_ack
+from holdfast.core.model.timestamps import from_datetime
+from holdfast.errors import Conflict, Refused
+from holdfast.runtime.consumers.events import ConsumerEvent, Postpone
+from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST, Receiver, unknown_consumer
+from holdfast.runtime.consumers.registry import Consumer
+from holdfast.runtime.engine.reading import Reading
+from holdfast.runtime.machines.triggers import flow_of
+from holdfast.runtime.validation import Id, check_moment, check_text, take_id, take_names, take_payload
+from holdfast.store import consumers as stored
+from holdfast.store import deliveries
+from holdfast.store.consumers import ConsumerState, KnownConsumer, NewConsumer
+from holdfast.store.deliveries import FIRST, Delivery, DeliveryKey
+from holdfast.store.reads.steps import check_page
+
+NOW: Final = "now"
+BEGINNING: Final = "beginning"
+LONGEST_TTL: Final = 86_400.0
+MOST_IN_FLIGHT: Final = 100_000
+MOST_ATTEMPTS: Final = 1_000_000
+IN_FLIGHT: Final = 256
+
+Since = datetime | Literal["now", "beginning"]
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    """Some deliveries, and where the next page begins; None when this is the last one."""
+
+    items: list[Delivery]
+    next: str | None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """A replay, or what one would begin with."""
+
+    consumer: str
+    since: datetime
+    dry_run: bool
+
+
+class Consuming(Reading):
+    def consumer(
+        self,
+        name: str,
+        *,
+        env: str,
+        definitions: Iterable[str] | None = None,
+        states: Iterable[str] | None = None,
+        events: Iterable[str] | None = None,
+        hooks: Iterable[str] | None = None,
+        transitions: bool = True,
+        takes_hooks: bool = True,
+        since: Since = NOW,
+        ttl: float | None = None,
+        max_attempts: int | None = None,
+        in_flight: int = IN_FLIGHT,
+        critical: bool = True,
+    ) -> Consumer:
+        """Take facts in this process: `@consumer.on("Approved")` and `@consumer.hook("CODE")` add handlers.
+
+        It is registered when a worker of this engine runs. Several processes with a consumer of one name share its
+        deliveries.
+        """
+        new = self._new_consumer(
+            name, env, "here", definitions, states, events, hooks, transitions=transitions, takes_hooks=takes_hooks,
+            since=since, ttl=ttl, max_attempts=max_attempts, in_flight=in_flight, critical=critical,
+        )  # fmt: skip
+        return self.consumers_here.add(self.org, new)
+
+    async def register_consumer(
+        self,
+        env: str,
+        name: str,
+        *,
+        way: Literal["pull", "push"] = "pull",
+        target: Mapping[str, Any] | None = None,
+        definitions: Iterable[str] | None = None,
+        states: Iterable[str] | None = None,
+        events: Iterable[str] | None = None,
+        hooks: Iterable[str] | None = None,
+        transitions: bool = True,
+        takes_hooks: bool = True,
+        since: Since = NOW,
+        ttl: float | None = None,
+        max_attempts: int | None = None,
+        in_flight: int = IN_FLIGHT,
+        critical: bool = True,
+        owner: str | None = None,
+    ) -> KnownConsumer:
+        """Register a consumer that pulls its facts, or that is pushed to; again changes its settings.
+
+        `since` counts for the first registration, and for one after a removal.
+        """
+        if way not in ("pull", "push"):
+            raise Refused(
+                f"There is no way {str(way)[:40]!r} to register.",
+                code="CONSUMER_WAY",
+                hint="Register pull or push; `engine.consumer` is for handlers of this process.",
+            )
+        new = self._new_consumer(
+            name, env, way, definitions, states, events, hooks, transitions=transitions, takes_hooks=takes_hooks,
+            since=since, ttl=ttl, max_attempts=max_attempts, in_flight=in_flight, critical=critical,
+        )  # fmt: skip
+        check_text(owner, "owner")
+        new = msgspec.structs.replace(new, target=_target(way, target), owner=owner)
+        known = await stored.register(self._opened(), self.org, new)
+        await stored.beat(self._opened(), [known.id])
+        self._announce()
+        return known
+
+    def _new_consumer(
+        self,
+        name: str,
+        env: str,
+        way: str,
+        definitions: Iterable[str] | None,
+        states: Iterable[str] | None,
+        events: Iterable[str] | None,
+        hooks: Iterable[str] | None,
+        *,
+        transitions: bool,
+        takes_hooks: bool,
+        since: Since,
+        ttl: float | None,
+        max_attempts: int | None,
+        in_flight: int,
+        critical: bool,
+    ) -> NewConsumer:
+        flow_of(env, "any")  # refuses what is no environment
+        _check_name(name)
+        options = self.consumer_options
+        return NewConsumer(
+            environment=env,
+            name=name,
+            way=way,
+            definitions=_names(definitions, "definition"),
+            states=_names(states, "state"),
+            events=_names(events, "event"),
+            hooks=_names(hooks, "hook"),
+            takes_transitions=transitions,
+            takes_hooks=takes_hooks,
+            critical=critical,
+            ttl=_number(options.ttl if ttl is None else ttl, "ttl", 1.0, LONGEST_TTL),
+            max_attempts=round(_number(max_attempts or options.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)),
+            in_flight=round(_number(in_flight, "in_flight", 1, MOST_IN_FLIGHT)),
+            since=_since(since),
+        )
+
+    async def beat_consumer(self, env: str, name: str) -> None:
+        """Tell that a consumer is alive. Polls and workers beat by themselves."""
+        known = await self._known_consumer(env, name)
+        await stored.beat(self._opened(), [known.id])
+
+    async def remove_consumer(self, env: str, name: str, *, by: str | None = None) -> None:
+        """Remove a consumer: no fact is for it any more, and what is open for it ends as abandoned."""
+        check_text(by, "actor")
+        if not await stored.remove(self._opened(), self.org, env, name, by):
+            raise unknown_consumer(env, name)
+        self._announce()
+
+    async def consumers(
+        self, env: str | None = None, *, after: tuple[str, str] | None = None, limit: int = 50
+    ) -> list[ConsumerState]:
+        """Consumers by environment and name, each with its lag, and since when it is down if it is.
+
+        `after` is environment and name of the last one of the page before.
+        """
+        return await stored.list_consumers(self._opened(), self.org, env, after, check_page(limit, "consumers"))
+
+    async def get_consumer(self, env: str, name: str) -> ConsumerState:
+        """One consumer with its lag."""
+        check_text(env, "environment")
+        check_text(name, "consumer")
+        found = await stored.read_consumer(self._opened(), self.org, env, name)
+        if found is None:
+            raise unknown_consumer(env, name)
+        return found
+
+    async def _known_consumer(self, env: str, name: str) -> KnownConsumer:
+        check_text(env, "environment")
+        check_text(name, "consumer")
+        [known] = await stored.find(self._opened(), self.org, [(env, name)])
+        if known is None or known.is_removed:
+            raise unknown_consumer(env, name)
+        return known
+
+    # --- facts -----------------------------------------------------------------------------------------------------
+
+    async def receive(self, env: str, consumer: str, *, most: int = 50, wait: float = 0.0) -> list[ConsumerEvent]:
+        """Take due facts of a consumer that pulls; without any, wait for them for so many seconds.
+
+        Each poll is a beat. Several processes that poll for one consumer share its facts. Answer each with
+        `engine.ack`; a fact without an answer is due again later.
+        """
+        check_text(env, "environment")
+        check_text(consumer, "consumer")
+        most = round(_number(most, "most", 1, MOST))
+        return await self._receiver.receive(self.org, env, consumer, most, _number(wait, "wait", 0.0, LONGEST_WAIT))
+
+    async def listen(self, env: str, consumer: str, *, most: int = 50) -> AsyncGenerator[ConsumerEvent]:
+        """Yield facts of a consumer as they become due, in order for each instance."""
+        while True:
+            for event in await self.receive(env, consumer, most=most, wait=self.consumer_options.ttl):
+                yield event
+
+    @property
+    def _receiver(self) -> Receiver:
+        return Receiver(
+            self._opened, self._answers, self.consumer_options, self.board.news, self._hear, self._present_entry
+        )
+
+    def _hear(self) -> None:
+        """Hear hints here; a worker of this process does already."""
+        if self._worker is None:
+            self._ears.open(self.dsn)
+
+    async def deliveries(
+        self,
+        *,
+        instance: Id | None = None,
+        consumer: tuple[str, str] | None = None,
+        closed: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> DeliveryPage:
+        """Facts that are open for a consumer (environment and name), or deliveries of an instance; oldest first.
+
+        Of an instance, `closed` lists those that are over, too. `after` is the `next` of the page before.
+        """
+        if (instance is None) == (consumer is None):
+            raise Refused(
+                "Deliveries are listed by instance or by consumer.", code="FILTER_MISSING", hint="Name one of them."
+            )
+        start = FIRST
+        if after is not None:
+            place = decode_ack(after)
+            start = place.at, place.fact
+        most = check_page(limit, "deliveries") + 1
+        if consumer is not None:
+            found = await deliveries.list_open_deliveries(self._opened(), self.org, *consumer, start, most)
+        else:
+            assert instance is not None
+            found = await deliveries.list_deliveries_of_instance(
+                self._opened(), self.org, take_id(instance), start, most, closed=closed
+            )
+        return DeliveryPage(found[: most - 1], found[most - 2].ack if len(found) == most else None)
+
+    async def replay_consumer(self, env: str, name: str, *, since: datetime, dry_run: bool = False) -> Replay:
+        """Give a consumer all its facts again from a moment on, in order; nothing newer overtakes them.
+
+        Gates are not asked again: their answers are in the history of their instances.
+        """
+        known = await self._known_consumer(env, name)
+        check_moment(since, "since")
+        moment = from_datetime(since)
+        if not dry_run:
+            left = [one for one in await stored.list_filling(self._opened()) if one.id == known.id]
+            if left or not await stored.replay(self._opened(), known.id, moment, None):
+                raise Conflict(
+                    f"The consumer {name!r} is being given past facts already.",
+                    code="CONSUMER_FILLING",
+                    hint="Wait until `filling` of the consumer is false.",
+                )
+            self._announce()
+        return Replay(name, since, dry_run)
+
+    async def settle_directly(
+        self, env: str, consumer: str, ack: str, outcome: str, *, wish: Postpone | None = None
+    ) -> None:
+        """Store an answer that closes nothing: delivered, or retry with its wish. What is closed stays as it is."""
+        address = decode_ack(ack)
+        known = await self._known_consumer(env, consumer)
+        key = DeliveryKey(address, known.id)
+        if outcome == "delivered":
+            done = key in await deliveries.mark_delivered(self._opened(), [key], self._answers.delivered)
+        else:
+            done = await self._answers.postpone(key, wish or Postpone(delay=self.consumer_options.pending_resend))
+        if not done and not await deliveries.is_there(self._opened(), key):
+            raise unknown_ack(ack)
+
+
+def _check_name(name: Any) -> None:
+    check_text(name if isinstance(name, str) else "", "name of a consumer")
+    if "/" in name or len(name.encode()) > 200:
+        raise Refused(
+            f"{name[:80]!r} is not the name of a consumer.",
+            code="TEXT_INVALID",
+            hint="Use up to 200 bytes without a slash.",
+        )
+
+
+def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(set(take_names(names, what))))
+
+
+def _number(value: Any, what: str, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise Refused(
+            f"`{what}` is {str(value)[:40]}.", code="NUMBER_INVALID", hint=f"Give a number from {least:g} to {most:g}."
+        )
+    return value
+
+
+def _since(since: Any) -> int | None:
+    if since == NOW:
+        return None
+    if since == BEGINNING:
+        return 0
+    if not isinstance(since, datetime):
+        raise Refused(
+            f"`since` is {str(since)[:40]!r}.",
+            code="MOMENT_INVALID",
+            hint='Pass "now", "beginning" or a datetime.',
+        )
+    return from_datetime(since)
+
+
+def _target(way: str, target: Mapping[str, Any] | None) -> bytes | None:
+    if way != "push":
+        if target is not None:
+            raise Refused("Only a push has a target.", code="CONSUMER_TARGET", hint="Leave it out, or register push.")
+        return None
+    if target is None or not isinstance(target.get("url"), str):
+        raise Refused(
+            "A push needs a target with a url.", code="CONSUMER_TARGET", hint='Pass target={"url": "https://…"}.'
+        )
+    return take_payload(dict(target), "the target")

@@ -1,0 +1,153 @@
+"""What claims touch does not grow with what is open and not due, whatever the statistics say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "store"))
+
+from store_plans import Db, accesses, buffers, measure, node_types, pin
+
+from holdfast.testing import copied_database
+
+FEW, MANY = 1_000, {"short": 60_000, "long": 1_000_000}[os.environ.get("HOLDFAST_PROFILE", "short")]
+DUE = 100
+CONSUMER = "01000000-0000-7000-8000-000000000007"
+NOBODY = "00000000-0000-0000-0000-000000000000"
+
+_CONSUMER = """
+    with c as (
+        insert into holdfast.consumers (id, bucket, org_id, environment, name, way, takes_transitions, takes_hooks,
+            critical, ttl, max_attempts, in_flight, since, registered_at, updated_at)
+        values (%(id)s, 7, 'acme', 'prod', 'billing', 'pull', true, true, true, 30, 10, 100, clock_timestamp(),
+            clock_timestamp(), clock_timestamp())
+    )
+    insert into holdfast.consumer_beats (consumer_id, bucket, org_id, beat_at)
+    values (%(id)s, 7, 'acme', clock_timestamp())
+"""
+_INSTANCES = """
+    create temporary table made as
+    select n, (lpad(to_hex(1700000000000 + n), 12, '0') || '7abc8' || substr(md5(n::text), 1, 15))::uuid as id,
+        date_trunc('month', clock_timestamp()) + n * interval '1 microsecond' as moment
+    from generate_series(1, %(last)s) n
+"""
+_ACKS = """
+    insert into holdfast.acks (instance_id, bucket, created_at, id, org_id, environment, definition, external_ref, kind,
+        state, event, step_id, seq, ordinal, needs_ack, body)
+    select id, get_byte(uuid_send(id), 15), moment, id, 'acme', 'prod', 'vendor', n::text, 'transition', 'Open', 'go',
+        id, 1, 0, true, '{}'
+    from made
+"""
+_DELIVERIES = """
+    insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
+        most, next_due)
+    select id, get_byte(uuid_send(id), 15), moment, id, %(id)s, 'acme', 1, 0, 10,
+        case when n <= %(due)s then moment when mod(n, 2) = 0 then clock_timestamp() + interval '1 day' end
+    from made
+"""
+
+
+@pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "analysed"])
+def grown(request: pytest.FixtureRequest, holdfast_server: str) -> Iterator[tuple[Db, Db]]:
+    with (
+        copied_database(holdfast_server) as small,
+        copied_database(holdfast_server) as large,
+        psycopg.connect(small.dsn, autocommit=True, prepare_threshold=None) as few,
+        psycopg.connect(large.dsn, autocommit=True, prepare_threshold=None) as many,
+    ):
+        for db, last in ((few, FEW), (many, MANY)):
+            _fill(db, last, request.param)
+        yield few, many
+
+
+def _fill(db: Db, last: int, state: str) -> None:
+    tables = "select relname from pg_class where relkind = 'r' and relname ~ '^(acks_|ack_consumers_|consumer)'"
+    for (table,) in db.execute(tables).fetchall():
+        db.execute(f"alter table holdfast.{table} set (autovacuum_enabled = off)")
+    if state == "analysed when empty":
+        db.execute("vacuum analyze")
+    values = {"id": CONSUMER, "last": last, "due": DUE}
+    db.execute(_CONSUMER, values)
+    for statement in (_INSTANCES, _ACKS, _DELIVERIES):
+        db.execute(statement, values)
+    if state == "analysed":
+        db.execute("analyze")
+
+
+# As partitions name them: "ack_consumers_due", "ack_consumers_lag", "ack_consumers_open".
+DUE_INDEX = "ack_consumers_consumer_id_next_due_idx"
+LAG_INDEX = "ack_consumers_consumer_id_created_at_idx"
+OPEN_INDEX = "ack_consumers_instance_id_consumer_id_seq_ordinal_idx"
+FACTS_INDEXES = {  # of months and of the default partition, whose names are longer
+    "acks_org_id_environment_created_at_instance_id_seq_o_idx",
+    "acks_org_id_environment_created_at_instance_id_seq__idx",
+}
+BEGINNING = "-infinity"
+FILLING = '{"phase": "fill"}'
+# statement → parameters, the indexes it may use, and how much one more level of each may cost
+COSTS: dict[str, tuple[list[Any], set[str], int]] = {
+    "claim_deliveries": (
+        [[CONSUMER], [50], [40_000_000], 200, 240_000_000],
+        {DUE_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey"},
+        400,
+    ),
+    "read_next_delivery": ([[CONSUMER]], {DUE_INDEX}, 5),
+    "list_open_deliveries": (
+        ["acme", "prod", "billing", BEGINNING, NOBODY, 50],
+        {LAG_INDEX, "acks_pkey", "consumers_name"},
+        100,
+    ),
+    "list_consumers": (
+        ["acme", "prod", "", 51, 50, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
+    ),
+    "arm_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, OPEN_INDEX, "ack_consumers_pkey"}, 400),
+    "abandon_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, "acks_pkey", "ack_consumers_pkey"}, 200),
+    "fill_deliveries": (
+        [CONSUMER, 7, FILLING, BEGINNING, NOBODY, -1, -1, 50, False],
+        {*FACTS_INDEXES, "consumers_pkey"}, 300,
+    ),
+    "list_behind": ([51, 50], {LAG_INDEX, "consumers_name"}, 10),
+    "disarm_deliveries": ([CONSUMER, 50], {DUE_INDEX, "ack_consumers_pkey"}, 300),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_claim_costs_the_same_whatever_is_open(grown: tuple[Db, Db], name: str) -> None:
+    values, indexes, most = COSTS[name]
+    few, many = (_look(db, name, values, indexes) for db in grown)
+    assert many <= few + most, (few, many)
+
+
+def _look(db: Db, name: str, values: list[Any], indexes: set[str]) -> int:
+    with db.transaction(force_rollback=True):
+        if name == "fill_deliveries":
+            db.execute("update holdfast.consumers set filled_to = %s", [FILLING])
+        pin(db)
+        plan = measure(db, name, values)
+    db.execute("deallocate all")
+    used = {access.index for access in accesses(plan)}
+    assert used == indexes, (name, used)
+    assert not node_types(plan) & {"Hash Join", "Merge Join", "Seq Scan", "Bitmap Heap Scan"}
+    return buffers(plan)
+
+
+def test_a_fact_is_found_by_its_address(grown: tuple[Db, Db]) -> None:
+    for db in grown:
+        [(instance, bucket, at, fact)] = db.execute(
+            "select instance_id, bucket, created_at, ack_id from holdfast.ack_consumers limit 1"
+        ).fetchall()
+        key = [[instance], [bucket], [at], [fact], [CONSUMER]]
+        for name, further in (
+            ("mark_deliveries", [1]),
+            ("postpone_deliveries", [[at], [None]]),
+            ("move_deliveries", [[0], [0], [1]]),
+        ):
+            values = [*key, *further]
+            assert _look(db, name, values, {"ack_consumers_pkey"}) <= 200
