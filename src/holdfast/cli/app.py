@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.commands.activities import activities
 from holdfast.cli.commands.advance import advance
 from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.control import abort, cancel, pause, resume
@@ -21,10 +20,11 @@ from holdfast.cli.commands.effects import effects
 from holdfast.cli.commands.flows import flows
 from holdfast.cli.commands.instances import instances
 from holdfast.cli.commands.keys import keys
-from holdfast.cli.commands.lifecycle import lifecycle
+from holdfast.cli.commands.machines.activities import activities
+from holdfast.cli.commands.machines.lifecycle import lifecycle
+from holdfast.cli.commands.machines.notices import notices
 from holdfast.cli.commands.maintain import maintain
 from holdfast.cli.commands.migrate import migrate, revert_migration
-from holdfast.cli.commands.notices import notices
 from holdfast.cli.commands.publish import publish
 from holdfast.cli.commands.rerun import rerun
 from holdfast.cli.commands.server import server

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from holdfast.cli.commands.lifecycle import activity_row
+from holdfast.cli.commands.machines.lifecycle import activity_row
 from holdfast.cli.json_args import read_given
 from holdfast.cli.render.output import say, show, show_json, table
 from holdfast.cli.target import actor, anywhere, place

@@ -1,0 +1,1 @@
+"""The commands of machines: what moves them, what takes their facts, what is told of them."""
