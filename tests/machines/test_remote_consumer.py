@@ -1,35 +1,81 @@
-"""The client of a consumer in a process of its own, over the wire format, and its inbox."""
+"""The client of a consumer in a process of its own, against a real server, and its inbox."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import psycopg
 import pytest
-from consumer_wire import ConsumerWire
 from orders import BLUEPRINT, GATES, deliveries
 
 from holdfast import Engine, Machine
 from holdfast.consumer import Consumer, ConsumerError, DoNotRetry, Postpone, RemoteEvent, Trigger, Verdict, inbox
+from holdfast.server.app import create_app
+from holdfast.server.auth.api_keys import ApiKeyAuthenticator
+from holdfast.server.auth.chain import Chain
+from holdfast.server.auth.keyring import Keyring
+from holdfast.server.http.listener import listening
+from holdfast.store.pg.reconnecting import StandingSession
 from running import until
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def wire(engine: Engine) -> ConsumerWire:
-    return ConsumerWire(engine)
+class Office:
+    """A server of an engine without a worker, and the key of the service behind `billing`."""
+
+    def __init__(self, app: Any, key: str) -> None:
+        self.app = app
+        self.key = key
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+
+    def open(self) -> Any:
+        return listening(self.app, "127.0.0.1", self.port)
+
+    async def note(self, request: httpx2.Request) -> None:
+        if request.content:
+            self.requests.append((request.url.path, json.loads(request.content)))
+
+    def consumer(self) -> Consumer:
+        url = f"http://127.0.0.1:{self.port}"
+        http = httpx2.AsyncClient(
+            base_url=url, headers={"Authorization": f"Bearer {self.key}"}, event_hooks={"request": [self.note]},
+            trust_env=False, timeout=30,
+        )  # fmt: skip
+        return Consumer(url, self.key, "billing", env="prod", http=http)
 
 
 @pytest.fixture
-async def billing(wire: ConsumerWire) -> AsyncIterator[Consumer]:
-    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(wire), base_url="http://holdfast")
-    async with Consumer("http://holdfast", None, "billing", env="prod", http=http) as consumer:
+async def closed(engine: Engine) -> AsyncIterator[Office]:
+    session = await StandingSession.open(engine.dsn)
+    try:
+        keyring = Keyring(session)
+        issued = await keyring.create(engine.org, "billing", "billing-service", scopes=("consume", "read"), by="ann")
+        yield Office(create_app(engine, authenticate=Chain(api_keys=ApiKeyAuthenticator(keyring))), issued.text)
+    finally:
+        await session.close()
+
+
+@pytest.fixture
+async def wire(closed: Office) -> AsyncIterator[Office]:
+    async with closed.open():
+        yield closed
+
+
+@pytest.fixture
+async def billing(wire: Office) -> AsyncIterator[Consumer]:
+    async with wire.consumer() as consumer:
         yield consumer
 
 
@@ -72,7 +118,7 @@ async def test_handlers_get_events_and_their_answers_arrive(engine: Engine, bill
     assert seen == [(1, True), (2, True)]
 
 
-async def test_every_outcome_reaches_the_server(engine: Engine, billing: Consumer, wire: ConsumerWire) -> None:
+async def test_every_outcome_reaches_the_server(engine: Engine, billing: Consumer, wire: Office) -> None:
     await office(engine, billing, GATES)
 
     @billing.hook("CHECK.CREDIT")
@@ -96,13 +142,19 @@ async def test_every_outcome_reaches_the_server(engine: Engine, billing: Consume
     assert "pending" in statuses(engine)
 
 
-async def test_a_server_that_is_away_is_asked_again(engine: Engine, billing: Consumer, wire: ConsumerWire) -> None:
-    await office(engine, billing)
-    billing.on()(lambda event: None)
-    await engine.trigger("prod", "order", "O-1", "Check")
-    wire.refuses = 1
-    async with running(billing):
-        await until(lambda: statuses(engine) == ["processed"])
+async def test_a_server_that_is_away_is_asked_again(
+    engine: Engine, closed: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with closed.consumer() as billing:
+        async with closed.open():
+            await office(engine, billing)
+        billing.on()(lambda event: None)
+        await engine.trigger("prod", "order", "O-1", "Check")
+        with caplog.at_level(logging.WARNING, "holdfast.consumer"):
+            async with running(billing):
+                await until(lambda: "could not be polled" in caplog.text)
+                async with closed.open():
+                    await until(lambda: statuses(engine) == ["processed"])
 
 
 async def test_a_refusal_ends_the_run(engine: Engine, billing: Consumer) -> None:

@@ -38,7 +38,7 @@ from holdfast.store.api_keys import (
 from holdfast.store.pg.session import Session
 
 MARK: Final = "hf_"
-SCOPES: Final = ("read", "start", "act", "publish", "operate")
+SCOPES: Final = ("read", "start", "act", "publish", "consume", "operate")
 USUAL_SCOPES: Final = ("read", "start", "act")
 OVERLAP: Final = 24 * 3600.0  # seconds for which a replaced key still works
 LONGEST: Final = 100 * 365.25 * 86_400
