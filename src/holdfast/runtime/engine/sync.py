@@ -58,23 +58,29 @@ class SyncEngine:
         pooled: bool | None = None,
         app: str | None = None,
     ) -> None:
-        self.engine = Engine(dsn, org=org, options=options, direct_dsn=direct_dsn, pooled=pooled, app=app)
-        self.handler = self.engine.handler
-        self.register = self.engine.register
-        self.call = self.engine.call
-        self.effect = self.engine.effect
-        self.register_effect = self.engine.register_effect
-        self.use = self.engine.use
-        self.consumer = self.engine.consumer
-        self.openapi = self.engine.openapi
-        self.load_invokers = self.engine.load_invokers
+        self._speak_for(Engine(dsn, org=org, options=options, direct_dsn=direct_dsn, pooled=pooled, app=app))
         self._loop = _LoopThread()
         self._is_view = False  # the loop is another's to start and to stop
+
+    def _speak_for(self, engine: Engine) -> None:
+        """Take the verbs that need no loop as they are: they register functions."""
+        self.engine = engine
+        self.handler = engine.handler
+        self.register = engine.register
+        self.call = engine.call
+        self.effect = engine.effect
+        self.register_effect = engine.register_effect
+        self.use = engine.use
+        self.consumer = engine.consumer
+        self.on_notice = engine.on_notice
+        self.openapi = engine.openapi
+        self.load_invokers = engine.load_invokers
 
     def for_org(self, org: str) -> SyncEngine:
         """The same engine for another organisation: a view that shares all of it and costs nothing to make."""
         view = object.__new__(SyncEngine)
-        view.__dict__ = {**self.__dict__, "engine": self.engine.for_org(org), "_is_view": True}
+        view.__dict__ = {**self.__dict__, "_is_view": True}
+        view._speak_for(self.engine.for_org(org))
         return view
 
     def __enter__(self) -> SyncEngine:
@@ -111,11 +117,6 @@ class SyncEngine:
     @property
     def org(self) -> str:
         return self.engine.org
-
-    @property
-    def on_notice(self) -> Any:
-        """Decorator of a function that is called with each notice, as `Engine.on_notice`."""
-        return self.engine.on_notice
 
     publish = _verb(Engine.publish)
     publish_many = _verb(Engine.publish_many)
@@ -180,6 +181,12 @@ class SyncEngine:
     unfreeze_activity = _verb(Engine.unfreeze_activity)
     activities = _verb(Engine.activities)
     lifecycle = _verb(Engine.lifecycle)
+    import_machine = _verb(Engine.import_machine)
+    trigger = _verb(Engine.trigger)
+    trigger_answer = _verb(Engine.trigger_answer)
+    backfill = _verb(Engine.backfill)
+    machine = _verb(Engine.machine)
+    ack = _verb(Engine.ack)
     tasks = _verb(Engine.tasks)
     inbox = _verb(Engine.inbox)
     tasks_about = _verb(Engine.tasks_about)
