@@ -216,7 +216,8 @@ OUTBOX = {
 DELIVERIES = {
     "abandon_deliveries", "arm_deliveries", "claim_deliveries", "disarm_deliveries", "fill_deliveries", "find_delivery",
     "list_behind", "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries",
-    "move_deliveries", "postpone_deliveries", "read_next_delivery",
+    "move_deliveries", "postpone_deliveries", "read_halting", "read_next_delivery", "redrive_deliveries",
+    "resolve_ack_letters",
 }  # fmt: skip
 
 # Notices and the lifecycle lie in partitions, too: tests/machines/test_plans_of_reports.py looks at them.
