@@ -181,6 +181,7 @@ def test_triggers_and_answers_in_a_transaction_of_the_caller(holdfast_dsn: str) 
         assert (answer.applied, answer.to_state) == (True, "Open")
         with closing(engine.listen("home", "log")) as events:
             event = next(events)
+        assert list(engine.listen("home", "log", life=0.01)) == [], "it is in hand"
         for end in (conn.rollback, conn.commit):
             engine.ack("home", "log", event.ack, "processed", then=("shut", None), conn=conn)
             end()

@@ -191,12 +191,6 @@ class SyncEngine:
     unfreeze_activity = _verb(Engine.unfreeze_activity)
     activities = _verb(Engine.activities)
     lifecycle = _verb(Engine.lifecycle)
-    import_machine = _verb(Engine.import_machine)
-    trigger = _verb(Engine.trigger)
-    trigger_answer = _verb(Engine.trigger_answer)
-    backfill = _verb(Engine.backfill)
-    machine = _verb(Engine.machine)
-    ack = _verb(Engine.ack)
     tasks = _verb(Engine.tasks)
     inbox = _verb(Engine.inbox)
     tasks_about = _verb(Engine.tasks_about)
@@ -223,28 +217,26 @@ class SyncEngine:
     remove_consumer = _verb(Engine.remove_consumer)
     consumers = _verb(Engine.consumers)
     get_consumer = _verb(Engine.get_consumer)
+    known_consumer = _verb(Engine.known_consumer)
     receive = _verb(Engine.receive)
     deliveries = _verb(Engine.deliveries)
     replay_consumer = _verb(Engine.replay_consumer)
     settle_directly = _verb(Engine.settle_directly)
 
-    def listen(self, env: str, consumer: str, *, most: int = 50) -> Generator[ConsumerEvent]:
-        """Yield facts of a consumer as they become due, in order for each instance."""
-        events = self.engine.listen(env, consumer, most=most)
-        try:
-            while True:
-                yield self.wait_for(_awaited(events.__anext__))
-        finally:
-            self.wait_for(_awaited(events.aclose))
+    def listen(self, env: str, consumer: str, *, most: int = 50, life: float | None = None) -> Generator[ConsumerEvent]:
+        """Yield facts of a consumer as they become due, in order for each instance, for ever or for `life` seconds."""
+        return self._followed(self.engine.listen(env, consumer, most=most, life=life))
 
     def follow_notices(self, **wanted: Any) -> Generator[Notice]:
         """Follow notices as they are committed; takes what `Engine.follow_notices` takes."""
-        notices = self.engine.follow_notices(**wanted)
+        return self._followed(self.engine.follow_notices(**wanted))
+
+    def _followed(self, items: AsyncIterator[R]) -> Generator[R]:
         try:
-            while (notice := self.wait_for(_next(notices))) is not None:
-                yield notice
+            while (item := self.wait_for(_next(items))) is not None:
+                yield item
         finally:
-            self.wait_for(_closed_generator(notices))
+            self.wait_for(_closed_generator(items))
 
     def wake(self) -> None:
         """Look for work now."""
@@ -300,12 +292,12 @@ class _Errands:
         return await asyncio.wrap_future(done)
 
 
-async def _next(notices: AsyncIterator[Notice]) -> Notice | None:
-    return await anext(notices, None)
+async def _next(items: AsyncIterator[R]) -> R | None:
+    return await anext(items, None)
 
 
-async def _closed_generator(notices: Any) -> None:
-    await notices.aclose()
+async def _closed_generator(items: Any) -> None:
+    await items.aclose()
 
 
 async def _awaited(step: Callable[[], Any]) -> Any:
