@@ -20,7 +20,10 @@ from holdfast import Engine
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCKS = re.compile(r"^( *)```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-PUBLIC = ("holdfast", "holdfast.errors", "holdfast.graph", "holdfast.server", "holdfast.testing", "holdfast.webhooks")
+PUBLIC = (
+    *("holdfast", "holdfast.consumer", "holdfast.errors", "holdfast.graph", "holdfast.server", "holdfast.testing"),
+    "holdfast.webhooks",
+)
 
 
 def exported(module: ModuleType) -> set[str]:
