@@ -21,6 +21,7 @@ LAST_LINES = {
     "machines_change.py": "One was approved after a reminder, one lapsed: no cron job was involved.",
     "machines_document.py": "The same as a page of HTML: holdfast lifecycle ID --html document.html",
     "machines_loan.py": "Two loans were paid, each once.",
+    "machines_services.py": "Nothing was lost, nothing was written twice, and every vendor's letters are in order.",
     "machines_vendor.py": "Three vendors checked once each, two registered, one rejected.",
     "sagas_approval.py": "Booked in the end: {'desk': 800}",
     "sagas_conditions.py": "Liens that stand: ['ben']",
