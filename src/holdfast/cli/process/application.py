@@ -64,7 +64,7 @@ async def opened(target: str | None, *, needs_handlers: bool = True) -> AsyncGen
             raise HoldfastError(
                 f"{target!r} registers neither a handler nor a consumer, so this worker could do nothing.",
                 code="APP_WITHOUT_HANDLERS",
-                hint="Register one with engine.register(name, function), or a consumer with engine.consumer(name, env=…).",
+                hint="Register one with engine.register(name, function), or a consumer with engine.consumer(name).",
             )
         yield engine
 
