@@ -17,17 +17,22 @@ from typing import Any, Final, Self
 import msgspec
 
 from holdfast.client.activities import ClientActivities
-from holdfast.client.connection import EVERYTHING, Connection, given, id_part, some_id_part, taken
+from holdfast.client.connection import EVERYTHING, Connection, given, id_part, part, some_id_part, taken
+from holdfast.client.consumers import ClientConsumers
 from holdfast.client.dead_letters import ClientDeadLetters
 from holdfast.client.effects import ClientEffects
 from holdfast.client.flows import ClientFlows
+from holdfast.client.machines import ClientMachines, machine_path
 from holdfast.client.notices import ClientNotices
 from holdfast.client.tasks import ClientTasks
 from holdfast.core.model.status import TERMINAL
 from holdfast.doors.registry import source_of
+from holdfast.errors import NotFound
+from holdfast.runtime.machines.triggers import TriggerResult
 from holdfast.runtime.publishing import Publishable, Published
 from holdfast.runtime.reads.search import InstanceFilter
 from holdfast.runtime.reads.views import Page
+from holdfast.store.machines import MachineInstance
 from holdfast.store.queue.workers import WorkerProcess
 from holdfast.store.reads.instances import Event, Instance, Step
 from holdfast.store.reads.lifecycle import Lifecycle
@@ -60,6 +65,8 @@ class Client:
         self.effects = ClientEffects(self._server)
         self.activities = ClientActivities(self._server)
         self.notices = ClientNotices(self._server)
+        self.machines = ClientMachines(self._server)
+        self.consumers = ClientConsumers(self._server)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +117,7 @@ class Client:
                 return found
             time.sleep(LOOK_AGAIN)
 
-    # --- starting and steering -----------------------------------------------------------------------------------
+    # --- starting ------------------------------------------------------------------------------------------------
 
     def publish_many(self, definitions: Iterable[Publishable], *, by: str | None = None) -> list[Published]:
         """Publish one after another: a file of several workflows is published whole, several files in turn."""
@@ -184,6 +191,80 @@ class Client:
     ) -> str:
         headers = given(**{"Idempotency-Key": some_id_part(id)})
         return self._server.act("/events", given(event=event, key=key, payload=payload), by, **headers)["id"]
+
+    # --- machines ------------------------------------------------------------------------------------------------
+
+    def trigger(
+        self,
+        environment: str,
+        definition: str,
+        external_ref: str,
+        event: str | int,
+        payload: Any = None,
+        *,
+        request_id: str | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        expected: int | None = None,
+        version: int | None = None,
+        ack_required: bool = True,
+        occurred_at: datetime | None = None,
+    ) -> TriggerResult:
+        """Send an event to the instance of a reference, which is made if it is not there yet."""
+        wish = given(
+            external_ref=external_ref, event=event, payload=payload, request_id=request_id, expected=expected,
+            version=version, ack_required=ack_required, occurred_at=occurred_at,
+        )  # fmt: skip
+        headers = self._server.person(by, capabilities)
+        path = f"{machine_path(environment, definition)}/triggers"
+        return taken(TriggerResult, self._server.post(path, wish, headers=headers))
+
+    def trigger_answer(
+        self, environment: str, definition: str, external_ref: str, request_id: str
+    ) -> TriggerResult | None:
+        """Read the answer a trigger got under its request id; None as long as it has none."""
+        path = f"{machine_path(environment, definition)}/triggers/{part(request_id)}"
+        try:
+            return taken(TriggerResult, self._server.get(path, external_ref=external_ref))
+        except NotFound as unknown:
+            if unknown.code != "TRIGGER_UNKNOWN":
+                raise
+            return None
+
+    def machine(self, environment: str, definition: str, external_ref: str) -> MachineInstance:
+        """Read where the instance of a reference stands: its state, its last event, what holds it."""
+        path = f"{machine_path(environment, definition)}/instance"
+        return taken(MachineInstance, self._server.get(path, external_ref=external_ref))
+
+    def ack(
+        self,
+        environment: str,
+        consumer: str,
+        ack: str,
+        outcome: str,
+        *,
+        message: str | None = None,
+        verdict: str | None = None,
+        then: tuple[str | int, Any] | None = None,
+        delay: float | None = None,
+        at: datetime | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+    ) -> TriggerResult | None:
+        """Answer a fact: delivered, processed, failed, or retry after a delay or at a moment.
+
+        `processed` may bring `then`, the next event; its answer is returned.
+        """
+        following = None if then is None else {"event": then[0], "payload": then[1]}
+        wish = given(
+            environment=environment, ack=ack, outcome=outcome, message=message, verdict=verdict, then=following,
+            delay=delay, at=at,
+        )  # fmt: skip
+        headers = self._server.person(by, capabilities)
+        told = self._server.post(f"/consumers/{part(consumer)}/acks", wish, headers=headers)
+        return None if told["answer"] is None else taken(TriggerResult, told["answer"])
+
+    # --- steering ------------------------------------------------------------------------------------------------
 
     def cancel(self, instance_id: str, *, by: str | None = None, reason: str | None = None) -> Instance:
         return self._steer(instance_id, "cancel", by, reason=reason)

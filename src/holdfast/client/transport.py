@@ -78,6 +78,15 @@ class Transport:
     def get(self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> Any:
         return self.send("GET", path, query=query, headers=headers)
 
+    def text(self, path: str, **query: Any) -> str:
+        """Read a text, as the server has written it."""
+        answer = self._answer("GET", path, query, None, {}, PREFIX)
+        return answer.text
+
+    def poll(self, path: str, body: Any, wait: float, headers: Mapping[str, str]) -> Any:
+        """Send a request whose answer may take `wait` seconds longer than others."""
+        return _document(self._answer("POST", path, {}, body, headers, PREFIX, wait))
+
     def post(self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Any:
         return self.send("POST", path, body={} if body is None else body, headers=headers)
 
@@ -142,26 +151,46 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         prefix: str = PREFIX,
     ) -> Any:
-        said = dict(headers or {})
+        return _document(self._answer(method, path, query or {}, body, headers or {}, prefix))
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: Any,
+        headers: Mapping[str, str],
+        prefix: str,
+        wait: float = 0.0,
+    ) -> httpx2.Response:
+        said = dict(headers)
         content: bytes | None = None
         if body is not None:
             is_raw = isinstance(body, bytes)
             content = body if is_raw else msgspec.json.encode(body)
             said.setdefault("Content-Type", "application/json")
-        asked = {name: _values(value) for name, value in (query or {}).items() if value is not None}
-        answer = self._patiently(method, f"{self._url}{prefix}{path}", asked, content, _encoded(said))
+        asked = {name: _values(value) for name, value in query.items() if value is not None}
+        answer = self._patiently(method, f"{self._url}{prefix}{path}", asked, content, _encoded(said), wait)
         if answer.status_code >= 300:
             raise _refusal(answer)
-        return _document(answer)
+        return answer
 
     def _patiently(
-        self, method: str, url: str, query: dict[str, list[str]], content: bytes | None, headers: dict[bytes, bytes]
+        self,
+        method: str,
+        url: str,
+        query: dict[str, list[str]],
+        content: bytes | None,
+        headers: dict[bytes, bytes],
+        wait: float,
     ) -> httpx2.Response:
         """Send a request, and repeat it as long as the server answers 429 and its `Retry-After` fits the timeout."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                answer = self._http.request(method, url, params=query or None, content=content, headers=headers)
+                answer = self._http.request(
+                    method, url, params=query or None, content=content, headers=headers, timeout=self._timeout + wait
+                )
             except httpx2.LocalProtocolError:
                 raise Refused(
                     "A name or key has a line break or another character that no request can carry.",

@@ -41,9 +41,18 @@ class Published(msgspec.Struct, frozen=True):
 
 
 async def publish(
-    session: Session, org: str, sources: Sequence[Source], by: str | None, app: str | None = None
+    session: Session,
+    org: str,
+    sources: Sequence[Source],
+    by: str | None,
+    app: str | None = None,
+    *,
+    dry_run: bool = False,
 ) -> list[Published]:
-    """All of them in one transaction, or none. `app`: whose their short names of handlers are."""
+    """All of them in one transaction, or none. `app`: whose their short names of handlers are.
+
+    A dry run checks all of it and stores nothing.
+    """
     sources = [await _numbered(session, org, source) for source in sources]
     graphs = [_lowered(source) for source in sources]
     # In threads: to check a large definition takes seconds, and nobody else waits for it.
@@ -53,13 +62,29 @@ async def publish(
     ]
     for source in sources:
         await _refuse_cycle(session, org, source)
-    was_new = await insert_definitions(session, new)
+    was_new = await (_would_insert(session, org, new) if dry_run else insert_definitions(session, new))
     if was_new is None:
         raise await _taken(session, org, new)
     return [
         Published(one.name, one.version, one.hash, is_new, await _unknown_flows(session, org, graph))
         for one, is_new, (_, graph) in zip(new, was_new, graphs, strict=True)
     ]
+
+
+async def _would_insert(session: Session, org: str, new: Sequence[NewDefinition]) -> list[bool] | None:
+    """Tell of each definition whether it would be new. None where one exists with other content."""
+    hashes: dict[tuple[str, int], str] = {}
+    is_new: list[bool] = []
+    for one in new:
+        known = await find_definition(session, org, one.name, one.version)
+        is_own = known is not None and known.org == org
+        before = known.hash if known is not None and is_own else one.hash
+        if hashes.setdefault((one.name, one.version), one.hash) != one.hash or before != one.hash:
+            return None
+        if known is not None and is_own and _other_app(known.apps, one.apps) is not None:
+            return None
+        is_new.append(not is_own)
+    return is_new
 
 
 async def _numbered(session: Session, org: str, source: Source) -> Source:

@@ -141,12 +141,13 @@ class Filling(msgspec.Struct, frozen=True):
     is_removed: bool
 
 
-async def register(session: Session, org: str, new: NewConsumer) -> KnownConsumer:
+async def register(session: Session, org: str, new: NewConsumer, *, of_any: bool = True) -> KnownConsumer:
+    """Store a registration. `of_any`: also over one of another owner, which otherwise stays as it is."""
     filters = [new.definitions, new.states, new.events, new.hooks]
     insert = SQL.register_consumer.arrays(
         [list(f or ()) for f in filters], org, new.environment, new.name, new.way, *(f is not None for f in filters),
         new.takes_transitions, new.takes_hooks, new.critical, new.ttl, new.max_attempts, new.in_flight, new.target,
-        new.owner, new.since,
+        new.owner, new.since, of_any,
     )  # fmt: skip
     await session.once(PIN, insert)
     [found] = await find(session, org, [(new.environment, new.name)])
@@ -217,9 +218,10 @@ async def list_consumers(
     after: tuple[str, str] | None,
     limit: int,
     name: str | None = None,
+    owner: str | None = None,
 ) -> list[ConsumerState]:
     start = "" if after is None else "/".join(after)
-    results = await session.once(PIN, SQL.list_consumers.one(org, environment, start, COUNTED + 1, limit, name))
+    results = await session.once(PIN, SQL.list_consumers.one(org, environment, start, COUNTED + 1, limit, name, owner))
     return [_state(row) for row in rows(results[1])]
 
 

@@ -162,6 +162,14 @@ class Settlement(msgspec.Struct, frozen=True):
         )
 
 
+async def list_in_hand(session: Session, keys: Sequence[DeliveryKey], resend: int) -> set[DeliveryKey]:
+    """Find the facts that were sent and have no answer; one that is put off for longer than `resend` is in no hand."""
+    if not keys:
+        return set()
+    results = await session.once(PIN, SQL.list_in_hand.rows(_sorted(keys), resend))
+    return _changed(keys, rows(results[1]))
+
+
 async def is_there(session: Session, key: DeliveryKey) -> bool:
     results = await session.once(PIN, SQL.find_delivery.one(*key.row()))
     return results[1].ntuples > 0

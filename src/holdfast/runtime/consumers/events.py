@@ -10,7 +10,7 @@ from holdfast.consumer.events import Event
 from holdfast.core.model.ack_handles import encode_ack
 from holdfast.core.model.timestamps import from_datetime, seconds
 from holdfast.errors import Refused
-from holdfast.store.deliveries import Claimed
+from holdfast.store.deliveries import Claimed, DeliveryKey
 
 __all__ = ["Answer", "ConsumerEvent", "Postpone", "PresentEntry", "Trigger", "Verdict", "moment_of"]
 
@@ -27,6 +27,10 @@ class ConsumerEvent(Event):
         )  # fmt: skip
         self._claimed = claimed
         self._present = present
+
+    @property
+    def key(self) -> DeliveryKey:
+        return self._claimed.key
 
     async def is_current(self) -> bool:
         """Check that the instance is still at the entry the fact is about."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -15,7 +15,7 @@ from holdfast.runtime.consumers.options import ConsumerOptions
 from holdfast.runtime.machines.following import News
 from holdfast.store import consumers, deliveries
 from holdfast.store.consumers import KnownConsumer
-from holdfast.store.deliveries import Wanted
+from holdfast.store.deliveries import DeliveryKey, Wanted
 from holdfast.store.pg.listen import listen
 from holdfast.store.pg.session import Session
 
@@ -88,16 +88,47 @@ class Receiver:
                     known = await self._find(org, environment, name)
                     await consumers.beat(self._session(), [known.id])
 
+    async def follow(
+        self, org: str, environment: str, name: str, most: int, life: float | None
+    ) -> AsyncGenerator[ConsumerEvent]:
+        """Yield facts as they become due, for ever or for `life` seconds.
+
+        As many as the consumer's `in_flight` are without an answer at a time.
+        """
+        loop = asyncio.get_running_loop()
+        until = None if life is None else loop.time() + life
+        sent: set[DeliveryKey] = set()
+        while True:
+            known = await self._find(org, environment, name)
+            wait = known.ttl if until is None else min(known.ttl, until - loop.time())
+            if wait <= 0:
+                return
+            if len(sent) >= known.in_flight:
+                sent = await self._in_hand(known, sent, wait)
+                continue
+            room = min(most, known.in_flight - len(sent))
+            for event in await self.receive(org, environment, name, room, min(wait, LONGEST_WAIT)):
+                sent.add(event.key)
+                yield event
+
+    async def _in_hand(self, known: KnownConsumer, sent: set[DeliveryKey], wait: float) -> set[DeliveryKey]:
+        """Find those that still have no answer. If that is all of them, wait for one first."""
+        await consumers.beat(self._session(), [known.id])
+        self._hear()
+        with self._news.heard() as event:
+            event.clear()
+            left = await deliveries.list_in_hand(self._session(), list(sent), self._answers.delivered)
+            if len(left) == len(sent):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(wait, self._options.scan, known.ttl / BEATS)):
+                        await event.wait()
+        return left
+
     async def _find(self, org: str, environment: str, name: str) -> KnownConsumer:
         [known] = await consumers.find(self._session(), org, [(environment, name)])
         if known is None or known.is_removed:
             raise unknown_consumer(environment, name)
-        if known.way != "pull":
-            raise Refused(
-                f"The consumer {name!r} does not pull its facts: its way is {known.way}.",
-                code="CONSUMER_WAY",
-                hint="Register it with the way pull.",
-            )
+        check_pulls(known)
         return known
 
     async def _take(self, known: KnownConsumer, most: int) -> list[ConsumerEvent]:
@@ -112,6 +143,15 @@ class Receiver:
             if not one.needs_ack:
                 await self._answers.try_close(one.key, PROCESSED, known.name)
         return events
+
+
+def check_pulls(known: KnownConsumer) -> None:
+    if known.way != "pull":
+        raise Refused(
+            f"The consumer {known.name!r} does not pull its facts: its way is {known.way}.",
+            code="CONSUMER_WAY",
+            hint="Register it with the way pull.",
+        )
 
 
 def unknown_consumer(environment: str, name: str) -> NotFound:

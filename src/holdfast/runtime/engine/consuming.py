@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -96,10 +97,12 @@ class Consuming(Reading):
         in_flight: int = IN_FLIGHT,
         critical: bool = True,
         owner: str | None = None,
+        of_any: bool = True,
     ) -> KnownConsumer:
         """Register a consumer that pulls its facts, or that is pushed to; again changes its settings.
 
-        `since` counts for the first registration, and for one after a removal.
+        `since` counts for the first registration, and for one after a removal. It keeps its first `owner`; without
+        `of_any`, one of another owner is refused.
         """
         if way not in ("pull", "push"):
             raise Refused(
@@ -113,7 +116,13 @@ class Consuming(Reading):
         )  # fmt: skip
         check_text(owner, "owner")
         new = msgspec.structs.replace(new, target=_target(way, target), owner=owner)
-        known = await stored.register(self._opened(), self.org, new)
+        known = await stored.register(self._opened(), self.org, new, of_any=of_any)
+        if not of_any and known.owner != owner:
+            raise Conflict(
+                f"Somebody else has the consumer {name!r} in {env!r}.",
+                code="CONSUMER_TAKEN",
+                hint="Choose another name, or ask an operator to remove it.",
+            )
         await stored.beat(self._opened(), [known.id])
         self._announce()
         return known
@@ -158,7 +167,7 @@ class Consuming(Reading):
 
     async def beat_consumer(self, env: str, name: str) -> None:
         """Tell that a consumer is alive. Polls and workers beat by themselves."""
-        known = await self._known_consumer(env, name)
+        known = await self.known_consumer(env, name)
         await stored.beat(self._opened(), [known.id])
 
     async def remove_consumer(self, env: str, name: str, *, by: str | None = None) -> None:
@@ -169,13 +178,21 @@ class Consuming(Reading):
         self._announce()
 
     async def consumers(
-        self, env: str | None = None, *, after: tuple[str, str] | None = None, limit: int = 50
+        self,
+        env: str | None = None,
+        *,
+        owner: str | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 50,
     ) -> list[ConsumerState]:
         """Consumers by environment and name, each with its lag, and since when it is down if it is.
 
-        `after` is environment and name of the last one of the page before.
+        `owner` lists those of one subject. `after` is environment and name of the last one of the page before.
         """
-        return await stored.list_consumers(self._opened(), self.org, env, after, check_page(limit, "consumers"))
+        check_text(env, "environment")
+        check_text(owner, "owner")
+        limit = check_page(limit, "consumers")
+        return await stored.list_consumers(self._opened(), self.org, env, after, limit, owner=owner)
 
     async def get_consumer(self, env: str, name: str) -> ConsumerState:
         """One consumer with its lag."""
@@ -186,7 +203,8 @@ class Consuming(Reading):
             raise unknown_consumer(env, name)
         return found
 
-    async def _known_consumer(self, env: str, name: str) -> KnownConsumer:
+    async def known_consumer(self, env: str, name: str) -> KnownConsumer:
+        """One consumer without its lag: its settings and its owner."""
         check_text(env, "environment")
         check_text(name, "consumer")
         [known] = await stored.find(self._opened(), self.org, [(env, name)])
@@ -207,10 +225,18 @@ class Consuming(Reading):
         most = round(_number(most, "most", 1, MOST))
         return await self._receiver.receive(self.org, env, consumer, most, _number(wait, "wait", 0.0, LONGEST_WAIT))
 
-    async def listen(self, env: str, consumer: str, *, most: int = 50) -> AsyncGenerator[ConsumerEvent]:
-        """Yield facts of a consumer as they become due, in order for each instance."""
-        while True:
-            for event in await self.receive(env, consumer, most=most, wait=self.consumer_options.ttl):
+    async def listen(
+        self, env: str, consumer: str, *, most: int = 50, life: float | None = None
+    ) -> AsyncGenerator[ConsumerEvent]:
+        """Yield facts of a consumer as they become due, in order for each instance, for ever or for `life` seconds.
+
+        As many as its `in_flight` are without an answer at a time.
+        """
+        check_text(env, "environment")
+        check_text(consumer, "consumer")
+        most = round(_number(most, "most", 1, MOST))
+        async with aclosing(self._receiver.follow(self.org, env, consumer, most, life)) as following:
+            async for event in following:
                 yield event
 
     @property
@@ -260,7 +286,7 @@ class Consuming(Reading):
 
         Gates are not asked again: their answers are in the history of their instances.
         """
-        known = await self._known_consumer(env, name)
+        known = await self.known_consumer(env, name)
         check_moment(since, "since")
         moment = from_datetime(since)
         if not dry_run:
@@ -279,7 +305,7 @@ class Consuming(Reading):
     ) -> None:
         """Store an answer that closes nothing: delivered, or retry with its wish. What is closed stays as it is."""
         address = decode_ack(ack)
-        known = await self._known_consumer(env, consumer)
+        known = await self.known_consumer(env, consumer)
         key = DeliveryKey(address, known.id)
         if outcome == "delivered":
             done = key in await deliveries.mark_delivered(self._opened(), [key], self._answers.delivered)

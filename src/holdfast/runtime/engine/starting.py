@@ -34,10 +34,14 @@ class Starting(Reading):
         [published] = await self.publish_many([definition], by=by)
         return published
 
-    async def publish_many(self, definitions: Iterable[Publishable], *, by: str | None = None) -> list[Published]:
-        """All of them in one transaction, or none."""
+    async def publish_many(
+        self, definitions: Iterable[Publishable], *, by: str | None = None, dry_run: bool = False
+    ) -> list[Published]:
+        """All of them in one transaction, or none. A dry run checks them and tells what would be published."""
         session, sources = self._opened(), [source_of(definition) for definition in definitions]
         check_text(by, "actor")
+        if dry_run:
+            return await publish(session, self.org, sources, by, self.app, dry_run=True)
         for source in sources:
             for name, function in source.calls.items():
                 self.calls.register(name, function)

@@ -17,6 +17,7 @@ from holdfast.runtime.catalog import Definition
 from holdfast.runtime.commit.items import Item, request_key
 from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.engine.starting import Starting
+from holdfast.runtime.machines.description import MachineDescription, describe, machine_of, no_machine
 from holdfast.runtime.machines.history import take_history, try_history
 from holdfast.runtime.machines.machine import Loadable, Machine
 from holdfast.runtime.machines.refs import Ref
@@ -31,6 +32,7 @@ from holdfast.runtime.machines.triggers import (
     take_occurred,
     take_raw,
     take_request,
+    unknown_reference,
 )
 from holdfast.runtime.publishing import Published
 from holdfast.runtime.validation import check_key, check_text, check_version, take_names
@@ -44,7 +46,8 @@ from holdfast.store.machines import (
     read_answer,
     read_machine_instance,
 )
-from holdfast.store.reads.flows import read_flow
+from holdfast.store.reads.flows import FlowVersion, page_machines, read_flow
+from holdfast.store.reads.steps import check_page
 
 ANSWERS: Final = (PROCESSED, FAILED)
 VERDICTS: Final = ("success", "failure")
@@ -58,21 +61,25 @@ class Triggering(Starting):
         *,
         environment: str | None = None,
         by: str | None = None,
+        dry_run: bool = False,
     ) -> Published:
         """Publish a machine; the same content as the newest version is left as it is.
 
         A policy alone is for the newest blueprint: `import_machine(policy="vendor.policy.json")`; name the environment
-        if there is more than one. Instances keep what they began with.
+        if there is more than one. Instances keep what they began with. A dry run checks all of it and stores nothing.
         """
-        if isinstance(machine, Machine):
-            return await self.publish(machine, by=by)
-        if machine is not None:
-            return await self.publish(Machine.load(machine, policy), by=by)
-        if policy is None:
-            raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint="Pass a machine, or a policy.")
-        return await self.publish(await self._with_newest_blueprint(policy, environment), by=by)
+        if machine is None:
+            if policy is None:
+                hint = "Pass a machine, or a policy."
+                raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint=hint)
+            machine = await self.load_machine(policy, environment=environment)
+        elif not isinstance(machine, Machine):
+            machine = Machine.load(machine, policy)
+        [published] = await self.publish_many([machine], by=by, dry_run=dry_run)
+        return published
 
-    async def _with_newest_blueprint(self, policy: Loadable, environment: str | None) -> Machine:
+    async def load_machine(self, policy: Loadable, *, environment: str | None = None) -> Machine:
+        """Read a policy together with the newest blueprint it is for; nothing is published."""
         definition = Machine.target_of(policy)
         names = await list_machine_names(self._opened(), self.org, definition)
         names = [name for name in names if environment is None or name == flow_of(environment, definition)]
@@ -88,6 +95,25 @@ class Triggering(Starting):
                 f"There is no machine {definition!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first."
             )
         return Machine.load(found.source["blueprint"], policy)
+
+    async def page_machines(
+        self, environment: str | None = None, *, after: str | None = None, limit: int = 50
+    ) -> list[FlowVersion]:
+        """A page of the newest versions of all machines, by name; `after` is the name at the end of the page before."""
+        check_text(environment, "environment")
+        check_text(after, "name of the machine")
+        limit = check_page(limit, "machines")
+        return await page_machines(self._opened(), self.org, environment, after or "", limit)
+
+    async def describe_machine(
+        self, environment: str, definition: str, version: int | None = None
+    ) -> MachineDescription:
+        """Describe one effective version of a machine, by default the newest: its states, events and source."""
+        return describe(await self.flow(flow_of(environment, definition), version))
+
+    async def machine_of(self, environment: str, definition: str, version: int | None = None) -> Machine:
+        """Read one effective version of a machine as it was imported, by default the newest."""
+        return machine_of(await self.flow(flow_of(environment, definition), version))
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -265,11 +291,7 @@ class Triggering(Starting):
         found = await find_machine_instance(self._opened(), self.org, flow, external_ref, None, key)
         view = None if found is None else await read_machine_instance(self._opened(), self.org, found.id)
         if view is None:
-            raise NotFound(
-                f"The machine {flow!r} has no instance {external_ref!r}.",
-                code="INSTANCE_UNKNOWN",
-                hint="The first trigger makes it.",
-            )
+            raise unknown_reference(flow, external_ref)
         return view
 
     # --- answers of consumers --------------------------------------------------------------------------------------
@@ -334,7 +356,5 @@ def _as_text(raw: bytes | None) -> str | None:
 def _blueprint(definition: Definition) -> int:
     machine = definition.program.machine
     if machine is None:
-        raise Refused(
-            f"{definition.name!r} is no machine.", code="NOT_A_MACHINE", hint="Start it, and send it signals."
-        )
+        raise no_machine(definition.name)
     return machine.blueprint

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from holdfast.doors.machine.definition import FILES, MachineDefinition, require_policy_target
 from holdfast.doors.machine.reading import LARGEST
 from holdfast.errors import NotFound
+from holdfast.payloads.encoding import decode
 from holdfast.runtime.machines.simulation import Simulation, Tried, simulate
 
 Loadable = str | bytes | Path | dict[str, Any]
@@ -43,6 +44,12 @@ class Machine(MachineDefinition):
     ) -> Simulation:
         """Send events to an instance that exists only in memory, each as its code, its name or with a payload."""
         return simulate(self, events, actor=actor, capabilities=capabilities, now=now, data=data)
+
+
+def read_policy(policy: Loadable) -> Any:
+    """Read a policy as data; nothing of it is checked but that it is JSON."""
+    written, name = _read(policy, FILES[1])
+    return written if isinstance(written, dict) else decode(written, f"The policy {name!r}")
 
 
 def _read(written: Loadable, name: str) -> tuple[str | bytes | dict[str, Any], str]:

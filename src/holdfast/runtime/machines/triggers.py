@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core.machine.triggers import Answer
 from holdfast.core.model.timestamps import from_datetime
-from holdfast.errors import Refused
+from holdfast.errors import NotFound, Refused
 from holdfast.runtime.validation import check_key, check_text, take_payload
 
 MOST_REQUEST_BYTES: Final = 400
@@ -58,6 +58,14 @@ def flow_of(environment: Any, definition: Any) -> str:
             f"The environment {environment!r} has a dot.", code="ENVIRONMENT_INVALID", hint="Environments have no dots."
         )
     return f"{environment}.{definition}"
+
+
+def unknown_reference(flow: str, external_ref: str) -> NotFound:
+    return NotFound(
+        f"The machine {flow!r} has no instance {external_ref!r}.",
+        code="INSTANCE_UNKNOWN",
+        hint="The first trigger makes it.",
+    )
 
 
 def take_event(event: Any) -> str | int:

@@ -1,8 +1,8 @@
 """Scopes: the parts of the API a caller may use, before any question about a single flow.
 
 Scopes are in the token or on the API key. A caller without any gets those of their roles: every role may look, act and
-start; `publisher`, `operator` and `admin` may more. `app.state.role_scopes` replaces that table. The development
-identity has all of them.
+start; `publisher`, `consumer`, `operator` and `admin` may more. `app.state.role_scopes` replaces that table. The
+development identity has all of them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Scope(StrEnum):
     START = "start"  # start instances
     ACT = "act"  # send events, decide tasks, cancel
     PUBLISH = "publish"  # publish definitions
+    CONSUME = "consume"  # register consumers of one's own, take and acknowledge all facts of the tenant
     OPERATE = "operate"  # everything of the tenant: pause, re-run, dead letters, effects, workers
 
 
@@ -30,7 +31,8 @@ EVERYBODY: Final = "*"
 ROLE_SCOPES: Final[Mapping[str, frozenset[str]]] = {
     EVERYBODY: frozenset({Scope.READ, Scope.START, Scope.ACT}),
     "publisher": frozenset({Scope.PUBLISH}),
-    "operator": frozenset({Scope.OPERATE}),
+    "consumer": frozenset({Scope.CONSUME}),
+    "operator": frozenset({Scope.OPERATE, Scope.CONSUME}),
     "admin": ALL,
 }
 

@@ -17,10 +17,13 @@ from uuid import UUID
 import msgspec
 from fastapi import Depends, Request
 
-from holdfast.errors import Conflict, DefinitionError, NotFound
+from holdfast.core.model.ack_handles import decode_ack
+from holdfast.errors import Conflict, DefinitionError, Forbidden, NotFound
 from holdfast.graph.compiled import Compiled
+from holdfast.runtime.consumers.receiving import unknown_consumer
 from holdfast.runtime.effects.outbox import unknown_effect
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.machines.triggers import flow_of, unknown_reference
 from holdfast.runtime.people.start_rules import PARTITION
 from holdfast.runtime.people.summaries import Summary
 from holdfast.runtime.people.tasks import unknown_task
@@ -39,7 +42,9 @@ from holdfast.server.access.identity import Identity, current_identity
 from holdfast.server.access.scopes import Scope, current_scopes
 from holdfast.server.access.tenants import tenant_engine
 from holdfast.server.auth.capabilities import ANY, granted
+from holdfast.store.consumers import KnownConsumer
 from holdfast.store.effects import Effect
+from holdfast.store.machines import MachineInstance
 from holdfast.store.notices import Notice
 from holdfast.store.reads.instances import Instance
 from holdfast.store.tasks import Task
@@ -196,17 +201,71 @@ class Sight:
         seen = {one.id for one in await self.instances(list(behind.values()))}
         return [each for each in found if each.instance_id in seen]
 
+    # --- machines and consumers ------------------------------------------------------------------------------------
+
+    async def machine_instance(self, environment: str, definition: str, external_ref: str) -> int | None:
+        """Check that the instance of a reference is visible, if there is one; the version it runs, if that is read.
+
+        For a caller who sees every instance of the machine, and acts with plain words, nothing is read.
+        """
+        flow = flow_of(environment, definition)
+        version = await self._newest(flow)
+        named = await self._capabilities.of(self.engine, flow, version)
+        is_everything_seen = self.operates or (self.partition is None and named.is_known and not named.to_see)
+        if is_everything_seen and not self._has_wildcards:
+            return None
+        try:
+            found = await self.engine.machine(environment, definition, external_ref)
+        except NotFound:
+            return None
+        await self.seen_machine(found)
+        return found.flow_version
+
+    async def seen_machine(self, found: MachineInstance) -> MachineInstance:
+        """Check that an instance is visible, and leave out the state if that is not."""
+        behind = await self.engine.get(found.id)
+        if not await self.may_see(behind):
+            raise unknown_reference(f"{found.environment}.{found.definition}", found.external_ref)
+        tells = await self.steps_of(behind)
+        return found if tells(found.state) else msgspec.structs.replace(found, state=None, last_event=None)
+
+    def check_consumes(self) -> None:
+        """Refuse callers of one partition: a consumer takes the facts of the whole tenant."""
+        if self.partition is not None:
+            raise Forbidden(
+                "A consumer takes the facts of all partitions, and the caller belongs to one.",
+                code="PARTITION_FORBIDDEN",
+                hint="Register it with a key that has no partition.",
+            )
+
+    async def consumer(self, environment: str, name: str) -> KnownConsumer:
+        """Read a consumer of the caller's own; operators have all of them."""
+        known = await self.engine.known_consumer(environment, name)
+        if not self.operates and (known.owner != self.identity.subject or self.partition is not None):
+            raise unknown_consumer(environment, name)
+        return known
+
     # --- words -----------------------------------------------------------------------------------------------------
 
     async def acting_on(self, instance: Instance) -> tuple[str, ...]:
         """The capabilities the caller acts with there, as the kernel compares them."""
         return await self.acting(instance.flow, instance.flow_version)
 
+    async def acting_on_fact(self, ack: str) -> tuple[str, ...]:
+        """The capabilities the caller acts with on the instance of a fact."""
+        if not self._has_wildcards:
+            return tuple(self.identity.capabilities)
+        return await self.acting_on(await self.engine.get(UUID(bytes=decode_ack(ack).instance)))
+
+    @property
+    def _has_wildcards(self) -> bool:
+        return any(ANY in grant for grant in self.identity.capabilities)
+
     async def acting(self, flow: str, version: int | None) -> tuple[str, ...]:
         """The words to act with. Grants without wildcards are such words already; the others are matched against the
         flow's.
         """
-        if not any(ANY in grant for grant in self.identity.capabilities):
+        if not self._has_wildcards:
             return tuple(self.identity.capabilities)
         if version is None:
             version = await self._newest(flow)

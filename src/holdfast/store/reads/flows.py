@@ -67,6 +67,16 @@ async def page_flows(session: Session, org: str, after: str, limit: int) -> list
     return [FlowVersion(*_head(row)) for row in await _read(session, org, SQL.page_flows.one(org, after, limit))]
 
 
+async def page_machines(
+    session: Session, org: str, environment: str | None, after: str, limit: int
+) -> list[FlowVersion]:
+    """List machines by name, each with the version that a new instance would take."""
+    return [
+        FlowVersion(*_head(row))
+        for row in await _read(session, org, SQL.page_machines.one(org, environment, after, limit))
+    ]
+
+
 async def page_versions(session: Session, org: str, name: str, after: VersionPlace, limit: int) -> list[FlowVersion]:
     query = SQL.page_versions.one(org, name, after.shared, after.version, after.kind, limit)
     return [FlowVersion(*_head(row)) for row in await _read(session, org, query)]

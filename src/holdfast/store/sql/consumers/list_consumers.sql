@@ -19,6 +19,6 @@ cross join lateral (
     ) q
 ) o
 where c.org_id = $1::text and ($2::text is null or c.environment = $2::text) and c.removed_at is null
-    and ($6::text is null or c.name = $6::text)
+    and ($6::text is null or c.name = $6::text) and ($7::text is null or c.owner = $7::text)
     and (c.environment || '/' || c.name) > $3::text
 order by c.environment || '/' || c.name limit $5::bigint
