@@ -47,8 +47,8 @@ def watch_claims(tally: Counter[str]) -> None:
         note(len(claimed), limit)
         return claimed
 
-    async def lock_and_claim(session: Any, known: Any, claim: int, signals: int) -> Any:
-        locked = await lock(session, known, claim, signals)
+    async def lock_and_claim(session: Any, known: Any, claim: int, signals: int, **options: Any) -> Any:
+        locked = await lock(session, known, claim, signals, **options)
         note(locked.claimed, claim)
         return locked
 

@@ -21,7 +21,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCKS = re.compile(r"^( *)```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 PUBLIC = (
-    *("holdfast", "holdfast.consumer", "holdfast.errors", "holdfast.graph", "holdfast.server", "holdfast.testing"),
+    "holdfast",
+    "holdfast.consumer",
+    "holdfast.errors",
+    "holdfast.graph",
+    "holdfast.server",
+    "holdfast.testing",
     "holdfast.webhooks",
 )
 

@@ -148,6 +148,16 @@ WORKERS = {
     "list_leased_work": {"work_owner"},
     "list_unfinished": {"instances_by_status"},
     "list_unserved_queues": {"work_ready"},
+    "bury_deliveries": set[str](),
+    "ensure_instances": set[str](),
+    "find_ensured": {"instances_idempotency"},
+    "find_machine_instance": {"instances_by_business_key", "outbox_receipts_pkey"},
+    "find_takers": set[str](),
+    "insert_acks": {"instances_pkey"},
+    "insert_notices": set[str](),
+    "read_answer": {"outbox_receipts_pkey"},
+    "tell_notices": set[str](),
+    "upsert_activity": set[str](),
     "lock_event_keys": set[str](),
     "lock_instances": {"instances_pkey"},
     "lock_tasks": {"tasks_pkey"},
@@ -196,14 +206,15 @@ WALKED = {
     ("claim_instances", "signals_ready"), ("count_open_work", "signals_ready"), ("read_next_due", "timers_due"),
     ("read_next_due", "work_parked"), ("read_next_due", "stale_checks_due"),
 }  # fmt: skip
-# Tables with a row per process or per published flow, or with what the upkeep has not folded yet: they stay short.
-SHORT_TABLES = {"workers", "definitions", "statistics_deltas"}
+# Tables with a row per process, consumer or published flow, or with what upkeep has not folded yet: they stay short.
+SHORT_TABLES = {"workers", "consumers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
     "check_definition", "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows",
-    "list_rival_handlers", "list_workers", "load_definition", "page_flows", "page_versions", "prune_workers",
-    "read_flow", "renew_lease", "stop_worker",
-    "beat_consumers", "begin_probe", "find_consumers", "list_filling", "list_push_consumers", "note_reach",
+    "list_machine_names", "list_rival_handlers", "list_workers", "load_definition", "page_flows", "page_versions",
+    "prune_workers", "read_flow", "renew_lease", "stop_worker",
+    "beat_consumers", "begin_probe", "find_consumer", "find_consumers", "list_filling", "list_push_consumers",
+    "note_reach",
     "register_consumer", "remove_consumer", "save_filling",
 }  # fmt: skip
 
@@ -214,15 +225,16 @@ OUTBOX = {
 }  # fmt: skip
 # Deliveries have partial indexes on partitions, too: tests/machines/test_claim_plans.py looks at what is hot of these.
 DELIVERIES = {
-    "abandon_deliveries", "arm_deliveries", "claim_deliveries", "disarm_deliveries", "fill_deliveries", "find_delivery",
-    "list_behind", "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries",
-    "move_deliveries", "postpone_deliveries", "read_next_delivery",
+    "abandon_deliveries", "arm_deliveries", "claim_deliveries", "close_deliveries", "disarm_deliveries",
+    "fill_deliveries", "find_delivery", "insert_deliveries", "list_behind", "list_consumers",
+    "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
+    "postpone_deliveries", "promote_deliveries", "read_deliveries", "read_next_delivery", "rearm_deliveries",
 }  # fmt: skip
 
 # Notices and the lifecycle lie in partitions, too: tests/machines/test_plans_of_reports.py looks at them.
 REPORTS = {
     "change_activity", "check_stale", "follow_notices", "list_activities", "list_notices", "list_notices_of_instance",
-    "read_entry", "read_lifecycle", "read_present_entry",
+    "read_entry", "read_lifecycle", "read_machine_instance", "read_present_entry",
 }  # fmt: skip
 
 STATES: dict[str, Callable[[Db], object]] = {

@@ -208,7 +208,8 @@ def test_only_the_verbs_are_open_to_tenants(db: Db) -> None:
     computing = {"attribute_value", "fits", "letter_fits"}  # read no table
     asked_by_policies = {"visible_org"}
     verbs = names - computing - asked_by_policies
-    assert verbs == {"start", "signal", "signal_key", "cancel", "get", "decide"}
+    machines = {"trigger", "trigger_answer", "ack"}
+    assert verbs == {"start", "signal", "signal_key", "cancel", "get", "decide"} | machines
 
 
 def test_functions_with_raised_rights_pin_their_search_path(db: Db) -> None:
@@ -233,6 +234,9 @@ VERBS: dict[str, str] = {
     "cancel": "select holdfast.cancel(%(instance)s, org => %(org)s)",
     "get": "select holdfast.get(%(instance)s, org => %(org)s)",
     "decide": "select holdfast.decide(%(instance)s, 'approved', org => %(org)s)",
+    "trigger": "select holdfast.trigger('prod', 'order', %(instance)s::text, 'go', org => %(org)s)",
+    "trigger_answer": "select holdfast.trigger_answer('prod', 'order', %(instance)s::text, 'r-1', org => %(org)s)",
+    "ack": "select holdfast.ack('billing', %(instance)s::text, org => %(org)s)",
 }
 ABOUT_ONE = ("signal", "cancel", "get", "decide")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,8 +15,9 @@ from holdfast.consumer.answers import Answer, Postpone, Trigger, Verdict
 from holdfast.consumer.events import Event
 from holdfast.consumer.handlers import COMPLETE, HOOK, TRANSITION, F, FactHandler, Handlers
 from holdfast.errors import DoNotRetry, HoldfastError
+from holdfast.logs import logger
 
-log = logging.getLogger("holdfast.consumer")
+log = logger("holdfast.consumer")
 
 PREFIX: Final = "/api/v1"
 WAIT: Final = 20.0  # seconds a poll waits for facts

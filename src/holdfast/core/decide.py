@@ -120,7 +120,7 @@ def _is_afterwork(instance: Instance, signal: Signal) -> bool:
 
 
 def _triggered(turn: Turn, signal: Triggered) -> None:
-    """Begin the machine, if nobody has, and decide the event on it."""
+    """Begin the machine unless it has begun, and decide the event on it."""
     if not turn.instance.version:
         _started(turn, Started(turn.context))
         walk(turn)

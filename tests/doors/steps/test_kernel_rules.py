@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from steps_graphs import POLICY, edge
 
-from holdfast import Context, Engine
+from holdfast import Caller, Context, Engine
 from holdfast.errors import Forbidden
 from holdfast.testing import advance
 
@@ -62,9 +62,11 @@ async def office(engine: Engine) -> AsyncIterator[Engine]:
         assert (await engine.rebuild(instance.id, dry_run=True)).differences == []
 
 
-async def begin(engine: Engine, flow: str = "expense", **options: Any) -> str:
-    given = {"partition_id": "eu", "correlation_id": "c-1", "by": "ann", **options}
-    instance = await engine.start(flow, {"order_id": "o-1", "boss": "eve", "tenant_id": "forged"}, **given)
+async def begin(engine: Engine, flow: str = "expense", by: str = "ann", **options: Any) -> str:
+    caller = Caller(by, partition="eu", correlation="c-1")
+    instance = await engine.start(
+        flow, {"order_id": "o-1", "boss": "eve", "tenant_id": "forged"}, caller=caller, **options
+    )
     await engine.drain(timeout=30)
     return instance.id
 

@@ -3,5 +3,5 @@ select u.number
 from unnest($1::text[], $2::text[], $3::text[]) with ordinality as u(org, environment, definition, number)
 where exists (
     select from holdfast.consumers c
-    where c.org_id = u.org and c.environment = u.environment and c.removed_at is null and c.takes_transitions
+    where c.org_id = any(array[u.org]) and c.environment = u.environment and c.removed_at is null and c.takes_transitions
         and (c.definitions is null or u.definition = any(c.definitions)))

@@ -4,7 +4,7 @@ from (
     select i.id, i.definition_id, i.completed_at, i.idempotency_key,
         $4::text is not null and exists (
             select from holdfast.outbox_receipts r
-            where r.instance_id = i.id and r.source = 'signal' and r.key = $4::text and r.bucket = i.bucket) as knows
+            where r.instance_id = any(array[i.id]) and r.source = 'signal' and r.key = $4::text and r.bucket = i.bucket) as knows
     from holdfast.instances i
     where i.org_id = $1::text and i.business_key = $3::text and i.flow = $2::text
 ) t
