@@ -74,7 +74,7 @@ class KnownConsumer(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     ttl: float
     is_removed: bool
-    is_held: bool  # it is being given its past
+    is_held: bool  # it is being given its past, or what was committed meanwhile
     target: dict[str, Any] | None
     owner: str | None
 

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 from fastapi import Depends, Request
 
-from holdfast.core.model.ack_handles import decode_ack
+from holdfast.core.model.ack_handles import decode_ack, unknown_ack
 from holdfast.errors import Conflict, DefinitionError, Forbidden, NotFound
 from holdfast.graph.compiled import Compiled
 from holdfast.runtime.consumers.receiving import unknown_consumer
@@ -255,7 +255,10 @@ class Sight:
         """The capabilities the caller acts with on the instance of a fact."""
         if not self._has_wildcards:
             return tuple(self.identity.capabilities)
-        return await self.acting_on(await self.engine.get(UUID(bytes=decode_ack(ack).instance)))
+        try:
+            return await self.acting_on(await self.engine.get(UUID(bytes=decode_ack(ack).instance)))
+        except NotFound:
+            raise unknown_ack(ack) from None
 
     @property
     def _has_wildcards(self) -> bool:
