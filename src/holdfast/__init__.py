@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.hooks.notices import FlowContext
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
+    from holdfast.runtime.machines.description import MachineDescription
     from holdfast.runtime.machines.machine import Machine
     from holdfast.runtime.machines.triggers import TriggerResult
     from holdfast.runtime.ops.dead_letters import LetterFilter, LetterPage, Resolved
@@ -109,6 +110,7 @@ __all__ = [
     "LifecycleEntry",
     "LifecycleInstance",
     "Machine",
+    "MachineDescription",
     "MachineInstance",
     "Metrics",
     "MetricsCollector",
@@ -193,6 +195,7 @@ _HOMES = {
     "LifecycleEntry": "holdfast.store.reads.lifecycle",
     "LifecycleInstance": "holdfast.store.reads.lifecycle",
     "Machine": "holdfast.runtime.machines.machine",
+    "MachineDescription": "holdfast.runtime.machines.description",
     "MachineInstance": "holdfast.store.machines",
     "Metrics": "holdfast.runtime.hooks.metrics",
     "MetricsCollector": "holdfast.runtime.telemetry.metrics",
