@@ -187,3 +187,38 @@ def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db],
             "rearm_deliveries": ([*place, at], {*open_of_one, *whole_key}),
         }[name]  # fmt: skip
         assert _look(db, name, values, indexes) <= 250
+
+
+def test_receiving_in_sql_costs_the_same_whatever_is_open(grown: tuple[Db, Db]) -> None:
+    few, many = (_cost_of_receiving(db) for db in grown)
+    assert many <= few + 400, (few, many)
+
+
+def _cost_of_receiving(db: Db) -> int:
+    asked = "explain (analyze, buffers, format json) select from holdfast.receive('billing', 50, 'prod', 'acme')"
+    with db.transaction(force_rollback=True):
+        [(found,)] = db.execute(asked).fetchall()
+    return buffers(found[0]["Plan"])
+
+
+def test_a_redrive_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> None:
+    for db in grown:
+        [(instance, bucket, at, fact)] = db.execute(
+            "select instance_id, bucket, created_at, ack_id from holdfast.ack_consumers limit 1"
+        ).fetchall()
+        with db.transaction(force_rollback=True):
+            db.execute("update holdfast.ack_consumers set status = 'failed' where ack_id = %s", [fact])
+            pin(db)
+            place = [[instance], [bucket]]
+            for name, values, indexes in (
+                ("redrive_deliveries", [*place, [at], [fact], [CONSUMER], 1],
+                 {OPEN_INDEX, "ack_consumers_pkey", "consumers_pkey"}),
+                ("read_halting", place, {OPEN_INDEX}),
+                ("resolve_ack_letters", [*place, [fact], [CONSUMER], ["replayed"], ["ann"], [None], at],
+                 {"dead_letters_by_instance", "dead_letters_pkey", "ack_consumers_pkey", "instances_pkey"}),
+            ):  # fmt: skip
+                plan = measure(db, name, values)
+                assert {access.index for access in accesses(plan)} <= indexes, (name, accesses(plan))
+                assert not node_types(plan) & {"Hash Join", "Merge Join", "Seq Scan", "Bitmap Heap Scan"}, name
+                assert buffers(plan) <= 250, name
+        db.execute("deallocate all")

@@ -6,11 +6,13 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
 
+from holdfast import ConsumerEvent, Machine, Trigger
 from holdfast.doors.saga import Flow
 from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError
 from holdfast.runtime.engine import Engine
@@ -39,6 +41,20 @@ def approval(name: str) -> dict[str, Any]:
         "nodes": [{"id": "ask", "kind": "human"}, {"id": "end", "kind": "end"}],
         "edges": [{"id": "yes", "source": "ask", "target": "end", "on": "approved"}],
     }
+
+
+DOOR: dict[str, Any] = {
+    "name": "door",
+    "environment": "home",
+    "version": 1,
+    "states": [{"name": "Shut", "is_initial": True}, {"name": "Open"}, {"name": "Gone", "is_final": True}],
+    "events": [{"code": 1, "name": "open"}, {"code": 2, "name": "shut"}, {"code": 3, "name": "remove"}],
+    "transitions": [
+        {"from": "Shut", "event": 1, "to": "Open"},
+        {"from": "Open", "event": 2, "to": "Shut"},
+        {"from": "Open", "event": 3, "to": "Gone"},
+    ],
+}
 
 
 def test_a_flow_from_start_to_end(engine: SyncEngine) -> None:
@@ -89,15 +105,99 @@ def test_errors_are_those_of_the_engine(engine: SyncEngine) -> None:
         pass
 
 
-def test_every_verb_of_the_engine_is_here() -> None:
-    verbs = {name for name, verb in inspect.getmembers(Engine, inspect.isfunction) if name[0] != "_"}
-    registering = {
-        "handler", "register", "call", "effect", "register_effect", "use", "openapi", "load_invokers", "consumer",
-    }  # fmt: skip
-    for_loops_only = {"stats", "lifespan", "look_at_backlog"}
-    assert len(verbs) > 40
-    assert verbs <= {*dir(SyncEngine), *registering, *for_loops_only}
-    assert SyncEngine.start.__doc__ == Engine.start.__doc__
+# Public names of an `Engine` that a `SyncEngine` does not have, and why.
+WITHOUT = {
+    "lifespan": "the lifespan of an ASGI application runs on the application's loop",
+    "running_worker": "a worker belongs to its loop; `with engine.worker()` runs one",
+    "stats": "read by the server's own metrics; `engine.engine.stats()` needs no loop",
+    "look_at_backlog": "refreshes `stats` for the server",
+}
+# Parts of an engine that are no verbs; `engine.engine` has them.
+PARTS = {
+    "app", "board", "calls", "catalog", "committer", "consumer_options", "consumers_here", "direct_dsn", "effect_kinds",
+    "effect_options", "handlers", "hooks", "invokers", "options", "races", "refs", "telemetry",
+}  # fmt: skip
+
+
+def test_every_public_name_of_the_engine_is_here() -> None:
+    there, here = Engine("postgresql://nowhere"), SyncEngine("postgresql://nowhere")
+    missing = {name for name in dir(there) if name[0] != "_"} - set(dir(here))
+    assert missing - PARTS == WITHOUT.keys()
+    assert not PARTS & set(dir(Engine)), "a verb is no part"
+
+
+def test_a_verb_takes_what_that_of_the_engine_takes() -> None:
+    there, here = Engine("postgresql://nowhere"), SyncEngine("postgresql://nowhere")
+    own = {"open", "close", "for_org", "worker", "wake", "listen", "follow_notices"}  # they have tests of their own
+    compared = 0
+    for name in {name for name, _ in inspect.getmembers(Engine, inspect.isroutine) if name[0] != "_"}:
+        if name not in WITHOUT.keys() | own:
+            assert inspect.signature(getattr(here, name)) == inspect.signature(getattr(there, name)), name
+            assert getattr(here, name).__doc__ == getattr(there, name).__doc__
+            compared += 1
+    assert compared > 80
+
+
+def test_machines_with_a_consumer_of_this_process(holdfast_dsn: str) -> None:
+    with SyncEngine(holdfast_dsn) as engine:
+        published = engine.import_machine(Machine.load(DOOR))
+        door = engine.consumer("alarm", env="home")
+        heard: list[tuple[str | None, Any]] = []
+
+        @door.on("Open")
+        def opened(event: ConsumerEvent, ctx: Any) -> Trigger:
+            heard.append((event.event, engine.machine("home", "door", event.external_ref).state))
+            return Trigger("shut", {"by": "alarm"})
+
+        engine.drain(timeout=30)  # registers the consumer
+        past = [{"event": "open", "occurred_at": "2026-01-31T08:00:00Z"}]
+        assert engine.backfill("home", "door", "back", past).to_state == "Open"
+        done = engine.trigger("home", "door", "front", "open", {"key": 7}, request_id="r-1", by="ann")
+        assert (published.name, done.applied, done.to_state) == ("home.door", True, "Open")
+        assert engine.trigger_answer("home", "door", "front", "r-1") == done
+        assert engine.trigger_answer("home", "door", "front", "r-2") is None
+        engine.drain(timeout=30)
+        assert heard == [("open", "Open")]
+        assert engine.machine("home", "door", "front").state == "Shut"
+        assert [entry.to_state for entry in engine.lifecycle(done.instance).entries] == ["Shut", "Open", "Shut"]
+
+
+def test_triggers_and_answers_in_a_transaction_of_the_caller(holdfast_dsn: str) -> None:
+    with SyncEngine(holdfast_dsn) as engine, psycopg.connect(holdfast_dsn) as conn:
+        engine.import_machine(Machine.load(DOOR))
+        engine.register_consumer("home", "log")
+        while engine.get_consumer("home", "log").filling:
+            assert engine.receive("home", "log") == []
+        conn.execute("create table public.doors (name text)")
+        conn.commit()
+        for end in (conn.rollback, conn.commit):
+            conn.execute("insert into public.doors values ('front')")
+            sent = engine.trigger("home", "door", "front", "open", request_id="r-1", conn=conn)
+            assert not sent.applied
+            end()
+        engine.drain(timeout=30)
+        answer = engine.trigger_answer("home", "door", "front", "r-1")
+        assert answer is not None
+        assert (answer.applied, answer.to_state) == (True, "Open")
+        with closing(engine.listen("home", "log")) as events:
+            event = next(events)
+        assert list(engine.listen("home", "log", life=0.01)) == [], "it is in hand"
+        for end in (conn.rollback, conn.commit):
+            engine.ack("home", "log", event.ack, "processed", then=("shut", None), conn=conn)
+            end()
+        engine.drain(timeout=30)
+        assert engine.machine("home", "door", "front").state == "Shut"
+        assert [one.status for one in engine.deliveries(instance=sent.instance, closed=True).items] == [
+            "processed", "pending",
+        ]  # fmt: skip
+        assert conn.execute("select count(*) from public.doors").fetchone() == (1,)
+
+
+def test_a_consumer_of_another_organisation_is_that_organisations(holdfast_dsn: str) -> None:
+    with SyncEngine(holdfast_dsn) as engine:
+        acme = engine.for_org("acme")
+        assert acme.consumer("alarm", env="home").org == "acme"
+        assert engine.consumer("alarm", env="home").org == "default"
 
 
 def test_a_plain_handler_may_use_the_engine_it_runs_in(engine: SyncEngine) -> None:

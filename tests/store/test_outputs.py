@@ -37,6 +37,7 @@ WAIT = KeyWait("paid", "order-1", "0@1", ID)
 # What the batch itself brings, and what counts and writes the short way.
 OF_THE_BATCH = {
     "delete_signals", "uncount_calls", "insert_statistics", "close_deliveries", "promote_deliveries", "bury_deliveries",
+    "redrive_deliveries",
 }  # fmt: skip
 SHORT = {"begin_instances", "advance_steps", "finish_instances", "undo_steps", "end_rollbacks"}
 
@@ -78,7 +79,7 @@ SAMPLES: list[tuple[str, Any, set[str]]] = [
         {"insert_acks", "insert_deliveries"},
     ),
     ("notices", (Notice("STATE_STALE", "overdue", "It stands still."),), {"insert_notices"}),
-    ("rearms", True, {"rearm_deliveries"}),
+    ("rearms", True, {"rearm_deliveries", "resolve_ack_letters"}),
 ]
 
 

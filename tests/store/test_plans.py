@@ -228,7 +228,9 @@ DELIVERIES = {
     "abandon_deliveries", "arm_deliveries", "claim_deliveries", "close_deliveries", "disarm_deliveries",
     "fill_deliveries", "find_delivery", "insert_deliveries", "list_behind", "list_consumers",
     "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
-    "postpone_deliveries", "promote_deliveries", "read_deliveries", "read_next_delivery", "rearm_deliveries",
+    "postpone_deliveries", "promote_deliveries", "read_deliveries", "read_halting", "read_next_delivery",
+    "rearm_deliveries",
+    "redrive_deliveries", "resolve_ack_letters",
 }  # fmt: skip
 
 # Notices and the lifecycle lie in partitions, too: tests/machines/test_plans_of_reports.py looks at them.

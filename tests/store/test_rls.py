@@ -208,7 +208,7 @@ def test_only_the_verbs_are_open_to_tenants(db: Db) -> None:
     computing = {"attribute_value", "fits", "letter_fits"}  # read no table
     asked_by_policies = {"visible_org"}
     verbs = names - computing - asked_by_policies
-    machines = {"trigger", "trigger_answer", "ack"}
+    machines = {"trigger", "trigger_answer", "ack", "receive"}
     assert verbs == {"start", "signal", "signal_key", "cancel", "get", "decide"} | machines
 
 
@@ -237,6 +237,7 @@ VERBS: dict[str, str] = {
     "trigger": "select holdfast.trigger('prod', 'order', %(instance)s::text, 'go', org => %(org)s)",
     "trigger_answer": "select holdfast.trigger_answer('prod', 'order', %(instance)s::text, 'r-1', org => %(org)s)",
     "ack": "select holdfast.ack('billing', %(instance)s::text, org => %(org)s)",
+    "receive": "select holdfast.receive('ledger', environment => 'prod', org => %(org)s)",
 }
 ABOUT_ONE = ("signal", "cancel", "get", "decide")
 

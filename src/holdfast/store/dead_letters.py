@@ -1,4 +1,4 @@
-"""Dead letters: work, signals and effects that were given up, each with its envelope and the reason.
+"""Dead letters: work, signals, effects and deliveries that were given up, each with its envelope and the reason.
 
 A letter is read, replayed or discarded.
 """
@@ -30,7 +30,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     instance_id: str
     flow: str
     step: str | None
-    source: str  # signal | work | effect | …
+    source: str  # signal | work | effect | ack | …
     reason: str
     envelope: Any
     error: Any
@@ -52,6 +52,8 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str | None = None
     error: str | None = None
     since: datetime | None = None
+    consumer: str | None = None
+    environment: str | None = None
 
 
 async def list_dead_letters(

@@ -39,10 +39,11 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     mode: str | None
     code: str | None
     is_settled: bool = False  # the consumer's own transaction has processed it; what follows from that is to be done
+    is_removed: bool = False  # its consumer
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """The change of a delivery. `halts`: the instance is to be suspended for it."""
+    """The change of a delivery. `halts`: the instance is to be suspended for it. `again`: it has new attempts."""
 
     status: str
     is_closed: bool
@@ -50,6 +51,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     halts: bool = False
     buries: bool = False
     notice: str | None = None
+    again: bool = False
 
 
 def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settled | None:
@@ -72,6 +74,13 @@ def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settle
     if is_over:
         return Settled(FAILED, True, verdict, buries=True, notice="ACK_FAIL")
     return Settled(FAILED, False, None, halts=True, buries=True, notice="ACK_SUSPEND")
+
+
+def redrive(delivery: Delivery) -> Settled | None:
+    """The change that sends a failed delivery again; None: it has not failed, or nobody is left to take it."""
+    if delivery.status != FAILED or delivery.is_removed:
+        return None
+    return Settled(PENDING, False, again=True)
 
 
 def _verdict(delivery: Delivery, signal: Acknowledged) -> str | None:
@@ -99,5 +108,9 @@ def gate_verdict(deliveries: Iterable[Delivery]) -> str | None:
 
 def changed(delivery: Delivery, settled: Settled) -> Delivery:
     return msgspec.structs.replace(
-        delivery, status=settled.status, is_closed=settled.is_closed, verdict=settled.verdict
+        delivery,
+        status=settled.status,
+        is_closed=settled.is_closed,
+        verdict=settled.verdict,
+        is_settled=delivery.is_settled and not settled.again,
     )

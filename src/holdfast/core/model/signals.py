@@ -282,6 +282,22 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     then: Triggered | None = None  # the next event, decided in the same commit
 
 
+class FailedDelivery(msgspec.Struct, frozen=True, gc=False):
+    """A dead letter about a delivery, and the delivery's address."""
+
+    letter: bytes
+    ack: bytes
+    at: int  # created_at of the fact
+    consumer: bytes
+
+
+class Redrive(msgspec.Struct, frozen=True, gc=False):
+    """Send the failed deliveries of several dead letters again, all of them or none."""
+
+    parts: tuple[FailedDelivery, ...]
+    reason: str | None = None
+
+
 class GateDone(msgspec.Struct, frozen=True, gc=False):
     """The answers of a gate's consumers have settled it."""
 
@@ -318,5 +334,6 @@ Signal = (
     | Triggered
     | Backfilled
     | Acknowledged
+    | Redrive
     | GateDone
 )

@@ -6,7 +6,7 @@ letters that prevent it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from holdfast.core.kernel.builder import NULL, Move, Turn
@@ -112,9 +112,13 @@ def _compensate_again(turn: Turn, undos: Sequence[tuple[Requeue, Undo]]) -> None
 
 def _refuse_stale(parts: Sequence[Requeue]) -> None:
     if parts:
-        raise Conflict(
-            "What the dead letter is about has ended by other means.",
-            code="DEAD_LETTER_STALE",
-            hint="Discard it.",
-            letters=[str(UUID(bytes=part.letter)) for part in parts],
-        )
+        raise stale_letters(part.letter for part in parts)
+
+
+def stale_letters(letters: Iterable[bytes]) -> Conflict:
+    return Conflict(
+        "What the dead letter is about has ended by other means.",
+        code="DEAD_LETTER_STALE",
+        hint="Discard it.",
+        letters=[str(UUID(bytes=letter)) for letter in letters],
+    )

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.decide import decide, decide_at_length
-from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, settle
+from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, redrive, settle
 from holdfast.core.machine.gates import GATE
 from holdfast.core.machine.triggers import NotApplied
 from holdfast.core.model.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
@@ -28,10 +28,13 @@ from holdfast.core.model.signals import (
     Cancel,
     Decided,
     EventArrived,
+    FailedDelivery,
     GateDone,
     Migrate,
+    Redrive,
     Requeue,
     RequeueMany,
+    Resume,
     Signal,
     Started,
     Suspend,
@@ -44,6 +47,7 @@ from holdfast.core.model.state import Instance
 from holdfast.core.model.status import TERMINAL, InstanceStatus
 from holdfast.core.model.timestamps import seconds
 from holdfast.core.signals.migrate import lost_undos
+from holdfast.core.signals.requeue import stale_letters
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.logs import logger
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
@@ -51,7 +55,14 @@ from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.commit.follow_ups import follow, is_overtaken, is_repeated, plan_rollbacks, remember_taker
 from holdfast.runtime.commit.items import Item, from_queue
 from holdfast.store.commit.batch import Batch, ChildStart, SignalReceipt, writes
-from holdfast.store.commit.deliveries import Change, deliveries_of, found_deliveries, tell
+from holdfast.store.commit.deliveries import (
+    Change,
+    deliveries_of,
+    found_deliveries,
+    found_halting,
+    halting_of,
+    tell,
+)
 from holdfast.store.commit.ensuring import takers_of
 from holdfast.store.commit.history import open_letters, read_visited, was_taken_back
 from holdfast.store.commit.locks import Locked, QueuedSignal
@@ -76,6 +87,9 @@ log = logger("holdfast.commit")
 
 NOWHERE: Final = "", "", ""  # a machine of an instance that is not locked
 STALE_IS_FINE = (WorkDone, WorkFailed)
+OF_LETTERS = (Requeue, RequeueMany, Redrive)
+HALTED: Final = "ACK_SUSPEND"  # begins the reason of an instance that a failed delivery has suspended
+AFTER_ALL: Final = "processed after all"
 KEEP_SECONDS = 7 * 24 * 3600.0
 _STARTED_BEFORE = frozenset({"ALREADY_STARTED", "INSTANCE_OVER"})
 _SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started", "lapsed"})
@@ -113,6 +127,7 @@ class Plan:
         self.replies: list[tuple[asyncio.Future[Any], bytes | None]] = []  # answers that change no instance
         self.deliveries: dict[tuple[bytes, bytes], dict[bytes, Delivery]] = {}  # of facts that are answered
         self.settled: list[Change] = []
+        self.halting: dict[bytes, set[tuple[bytes, bytes]]] = {}  # failed deliveries of instances with a redrive
         self.takers: set[tuple[str, str, str]] = set()  # machines that have a consumer of transitions
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
@@ -139,7 +154,7 @@ class Plan:
             receipt = None if content is None else known[content]
             if receipt is not None and not self._is_new(item, receipt):
                 continue
-            if isinstance(item.signal, Requeue | RequeueMany) and not await self._are_open(session, item, item.signal):
+            if isinstance(item.signal, OF_LETTERS) and not await self._are_open(session, item, item.signal):
                 continue
             if type(item.signal) is Migrate:
                 await self._look_back(session, item, item.signal)
@@ -167,12 +182,14 @@ class Plan:
         they are about: one flush for all."""
         signals = [content for item in items if (content := _content(item)) is not None]
         tasks = sorted({item.signal.task for item in items if type(item.signal) is Decided})
-        facts = sorted({(i.instance, i.signal.at, i.signal.ack) for i in items if type(i.signal) is Acknowledged})
+        facts = sorted({fact for item in items for fact in _facts_of(item)})
+        redriven = sorted({item.instance for item in items if type(item.signal) is Redrive})
         machines = sorted({self._machine_of(item) for item in items if type(item.signal) is Triggered} - {NOWHERE})
         queries = [
             *([find_receipts(signals)] if signals else ()),
             *([deliveries_of(facts)] if facts else ()),
             *([takers_of(machines)] if machines else ()),
+            *([halting_of(redriven)] if redriven else ()),
             *([tasks_to_lock(tasks)] if tasks else ()),
         ]
         results = await session.run(queries) if queries else []
@@ -183,6 +200,8 @@ class Plan:
         if machines:
             found = rows(results[bool(signals) + bool(facts)])
             self.takers |= {machines[read_int(number) - 1] for (number,) in found}
+        if redriven:
+            self.halting |= found_halting(results[bool(signals) + bool(facts) + bool(machines)])
         return found_receipts(signals, results[0]) if signals else {}
 
     async def _hold_tasks(self, session: Session, items: Sequence[Item]) -> None:
@@ -316,11 +335,11 @@ class Plan:
         if needs_more:
             await self._complete(session, item)
 
-    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany) -> bool:
+    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany | Redrive) -> bool:
         found = self.locked.instances.get(item.instance)
         if found is None:
             return True
-        parts = signal.parts if isinstance(signal, RequeueMany) else (signal,)
+        parts = (signal,) if isinstance(signal, Requeue) else signal.parts
         letters = [part.letter for part in parts]
         still = await open_letters(session, letters, found.org)
         settled = [str(UUID(bytes=letter)) for letter in letters if letter not in still]
@@ -382,6 +401,8 @@ class Plan:
         if type(item.signal) is Acknowledged:
             self._acknowledge(item, item.signal, instance, program, receipt)
             return False
+        if type(item.signal) is Redrive:
+            return self._redrive(item, item.signal, instance, program, receipt)
         try:
             _check_node(program, item.signal)
             if type(item.signal) is Triggered and self._machine_of(item) not in self.takers:
@@ -460,7 +481,9 @@ class Plan:
         answer: bytes | None = None
         if settled is not None:
             key, date = (item.instance, signal.at, signal.ack), self.locked.date_of(item.instance)
-            change = Change(key, delivery, settled, instance.org, instance.flow, signal.message, date)
+            change = Change(
+                key, delivery, settled, instance.org, instance.flow, signal.message, date, item.actor.id, AFTER_ALL
+            )
             after = {**deliveries, signal.consumer: changed(delivery, settled)}
             try:
                 decisions, answer = self._follow_answer(item, signal, change, after, instance, program)
@@ -496,7 +519,7 @@ class Plan:
         verdict = gate_verdict(deliveries.values()) if change.delivery.type == GATE else None
         with contextlib.suppress(Refused, Conflict):  # the stay is over, or the instance stands still already
             if change.settled.halts:
-                go_on(Suspend(f"ACK_SUSPEND: {tell(change)}"))
+                go_on(Suspend(f"{HALTED}: {tell(change)}"))
             elif verdict is not None:
                 go_on(GateDone(signal.ack, verdict))
         if signal.then is None or signal.outcome != PROCESSED:
@@ -505,6 +528,36 @@ class Plan:
             return decisions, go_on(signal.then, item.actor).answer
         except NotApplied as told:
             return decisions, told.answer
+
+    def _redrive(
+        self, item: Item, signal: Redrive, instance: Instance, program: Program, receipt: Receipt | None
+    ) -> bool:
+        """Send failed deliveries again. The instance resumes with the last of those that have suspended it."""
+        known = {(part.ack, part.consumer): self._delivery_of(item.instance, part) for part in signal.parts}
+        again = {at: change for at, one in known.items() if one is not None and (change := redrive(one)) is not None}
+        stale = [part for part in signal.parts if (part.ack, part.consumer) not in again]
+        if stale:
+            self._refuse(item, instance, program, stale_letters(part.letter for part in stale))
+            return False
+        date = self.locked.date_of(item.instance)
+        for part in signal.parts:
+            one, settled = known[part.ack, part.consumer], again[part.ack, part.consumer]
+            assert one is not None
+            key = item.instance, part.at, part.ack
+            self.settled.append(
+                Change(key, one, settled, instance.org, instance.flow, None, date, item.actor.id, signal.reason)
+            )
+            self.deliveries[item.instance, part.ack][part.consumer] = changed(one, settled)
+        if receipt is not None:
+            self._receive(item, instance, receipt)
+        if item.answer is not None:
+            self.replies.append((item.answer, None))
+        if not _is_halted(instance) or self.halting.get(item.instance, set()) - again.keys():
+            return False
+        return self._take(Item(item.instance, Resume(signal.reason), item.actor))
+
+    def _delivery_of(self, instance: bytes, part: FailedDelivery) -> Delivery | None:
+        return self.deliveries.get((instance, part.ack), {}).get(part.consumer)
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
@@ -617,6 +670,19 @@ def unknown_ack() -> NotFound:
         code="ACK_UNKNOWN",
         hint="Send the `ack` of an event back as it came, as the consumer it came to.",
     )
+
+
+def _is_halted(instance: Instance) -> bool:
+    """Check if a failed delivery has suspended the instance."""
+    return instance.status is InstanceStatus.SUSPENDED and (instance.reason or "").startswith(f"{HALTED}:")
+
+
+def _facts_of(item: Item) -> Iterator[tuple[bytes, int, bytes]]:
+    """The facts whose deliveries a signal changes."""
+    if type(item.signal) is Acknowledged:
+        yield item.instance, item.signal.at, item.signal.ack
+    elif type(item.signal) is Redrive:
+        yield from ((item.instance, part.at, part.ack) for part in item.signal.parts)
 
 
 def _maybe_applied(refusal: HoldfastError) -> StoreError:

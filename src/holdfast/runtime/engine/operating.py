@@ -79,11 +79,18 @@ class Operating(Reading):
         step: str | None = None,
         error: str | None = None,
         since: datetime | None = None,
+        consumer: str | None = None,
+        environment: str | None = None,
         after: Id | None = None,
         limit: int = 50,
     ) -> list[DeadLetter]:
-        """Open dead letters, newest first; `after` is the id of the last one of the page before."""
-        filter = LetterFilter(instance_id, with_reason, source, flow, step, error, since)
+        """Open dead letters, newest first; `after` is the id of the last one of the page before.
+
+        `consumer` and `environment` are those of deliveries that failed.
+        """
+        filter = LetterFilter(
+            instance_id, with_reason, source, flow, step, error, since, consumer, environment
+        )  # fmt: skip
         return await self._letters.full_page(filter, after, limit)
 
     async def find_dead_letters(self, filter: LetterFilter, *, after: Id | None = None, limit: int = 50) -> LetterPage:
@@ -116,13 +123,15 @@ class Operating(Reading):
         by: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
+        rate: float | None = None,
     ) -> Resolved:
         """Put back what dead letters are about: those with these ids, or all open ones that the filter lets through.
 
         `inputs` has new inputs for steps, by the id of their letter. All steps of one instance run again in one commit,
-        all or none, except those that nothing can be done about: these are left, and the answer says why.
+        all or none, except those that nothing can be done about: these are left, and the answer says why. So do its
+        failed deliveries. `rate` is the number of letters per second, oldest first.
         """
-        return await self._letters.replay(ids, filter, by, reason, inputs=inputs, dry_run=dry_run)
+        return await self._letters.replay(ids, filter, by, reason, inputs=inputs, dry_run=dry_run, rate=rate)
 
     async def discard_dead_letters(
         self,

@@ -58,23 +58,29 @@ class SyncEngine:
         pooled: bool | None = None,
         app: str | None = None,
     ) -> None:
-        self.engine = Engine(dsn, org=org, options=options, direct_dsn=direct_dsn, pooled=pooled, app=app)
-        self.handler = self.engine.handler
-        self.register = self.engine.register
-        self.call = self.engine.call
-        self.effect = self.engine.effect
-        self.register_effect = self.engine.register_effect
-        self.use = self.engine.use
-        self.consumer = self.engine.consumer
-        self.openapi = self.engine.openapi
-        self.load_invokers = self.engine.load_invokers
+        self._speak_for(Engine(dsn, org=org, options=options, direct_dsn=direct_dsn, pooled=pooled, app=app))
         self._loop = _LoopThread()
         self._is_view = False  # the loop is another's to start and to stop
+
+    def _speak_for(self, engine: Engine) -> None:
+        """Take the verbs that need no loop as they are: they register functions."""
+        self.engine = engine
+        self.handler = engine.handler
+        self.register = engine.register
+        self.call = engine.call
+        self.effect = engine.effect
+        self.register_effect = engine.register_effect
+        self.use = engine.use
+        self.consumer = engine.consumer
+        self.on_notice = engine.on_notice
+        self.openapi = engine.openapi
+        self.load_invokers = engine.load_invokers
 
     def for_org(self, org: str) -> SyncEngine:
         """The same engine for another organisation: a view that shares all of it and costs nothing to make."""
         view = object.__new__(SyncEngine)
-        view.__dict__ = {**self.__dict__, "engine": self.engine.for_org(org), "_is_view": True}
+        view.__dict__ = {**self.__dict__, "_is_view": True}
+        view._speak_for(self.engine.for_org(org))
         return view
 
     def __enter__(self) -> SyncEngine:
@@ -111,11 +117,6 @@ class SyncEngine:
     @property
     def org(self) -> str:
         return self.engine.org
-
-    @property
-    def on_notice(self) -> Any:
-        """Decorator of a function that is called with each notice, as `Engine.on_notice`."""
-        return self.engine.on_notice
 
     publish = _verb(Engine.publish)
     publish_many = _verb(Engine.publish_many)
@@ -216,28 +217,26 @@ class SyncEngine:
     remove_consumer = _verb(Engine.remove_consumer)
     consumers = _verb(Engine.consumers)
     get_consumer = _verb(Engine.get_consumer)
+    known_consumer = _verb(Engine.known_consumer)
     receive = _verb(Engine.receive)
     deliveries = _verb(Engine.deliveries)
     replay_consumer = _verb(Engine.replay_consumer)
     settle_directly = _verb(Engine.settle_directly)
 
-    def listen(self, env: str, consumer: str, *, most: int = 50) -> Generator[ConsumerEvent]:
-        """Yield facts of a consumer as they become due, in order for each instance."""
-        events = self.engine.listen(env, consumer, most=most)
-        try:
-            while True:
-                yield self.wait_for(_awaited(events.__anext__))
-        finally:
-            self.wait_for(_awaited(events.aclose))
+    def listen(self, env: str, consumer: str, *, most: int = 50, life: float | None = None) -> Generator[ConsumerEvent]:
+        """Yield facts of a consumer as they become due, in order for each instance, for ever or for `life` seconds."""
+        return self._followed(self.engine.listen(env, consumer, most=most, life=life))
 
     def follow_notices(self, **wanted: Any) -> Generator[Notice]:
         """Follow notices as they are committed; takes what `Engine.follow_notices` takes."""
-        notices = self.engine.follow_notices(**wanted)
+        return self._followed(self.engine.follow_notices(**wanted))
+
+    def _followed(self, items: AsyncIterator[R]) -> Generator[R]:
         try:
-            while (notice := self.wait_for(_next(notices))) is not None:
-                yield notice
+            while (item := self.wait_for(_next(items))) is not None:
+                yield item
         finally:
-            self.wait_for(_closed_generator(notices))
+            self.wait_for(_closed_generator(items))
 
     def wake(self) -> None:
         """Look for work now."""
@@ -293,12 +292,12 @@ class _Errands:
         return await asyncio.wrap_future(done)
 
 
-async def _next(notices: AsyncIterator[Notice]) -> Notice | None:
-    return await anext(notices, None)
+async def _next(items: AsyncIterator[R]) -> R | None:
+    return await anext(items, None)
 
 
-async def _closed_generator(notices: Any) -> None:
-    await notices.aclose()
+async def _closed_generator(items: Any) -> None:
+    await items.aclose()
 
 
 async def _awaited(step: Callable[[], Any]) -> Any:

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.model.signals import Actor, Requeue, RequeueMany
+from holdfast.core.model.signals import Actor, FailedDelivery, Redrive, Requeue, RequeueMany, Signal
 from holdfast.core.model.timestamps import from_json
+from holdfast.core.signals.requeue import stale_letters
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, StoreError
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.validation import check_text, take_id, take_payload, take_utc
@@ -27,12 +28,15 @@ AT_ONCE: Final = 100  # instances whose letters are on their way to a commit; th
 Id = str | UUID
 Inputs = Mapping[str, Any] | Mapping[UUID, Any]  # for steps, by the id of their letter
 Refusals = dict[str, HoldfastError]  # by the letter's id
+Part = Requeue | FailedDelivery
+FASTEST: Final = 100_000.0
 
 
 class LetterFilter(msgspec.Struct, frozen=True):
     """Filter for open dead letters; a field that is None does not filter.
 
-    `error` is the code of the failure, `with_reason` the reason the letter gives, `since` when it was written.
+    `error` is the code of the failure, `with_reason` the reason the letter gives, `since` when it was written;
+    `consumer` and `environment` are those of a failed delivery.
     """
 
     instance_id: Id | None = None
@@ -42,6 +46,8 @@ class LetterFilter(msgspec.Struct, frozen=True):
     step: str | None = None
     error: str | None = None
     since: datetime | None = None
+    consumer: str | None = None
+    environment: str | None = None
 
 
 class LetterPage(msgspec.Struct, frozen=True):
@@ -73,6 +79,33 @@ class Resolved(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         return len(self.ids)
+
+
+class Pace:
+    """The pace of a replay: `rate` letters per second on average; without one, as fast as it goes."""
+
+    def __init__(self, rate: float | None) -> None:
+        if rate is not None and (isinstance(rate, bool) or not 0 < rate <= FASTEST):
+            raise Refused(
+                f"`rate` is {str(rate)[:40]}.",
+                code="NUMBER_INVALID",
+                hint=f"Give a number of letters per second, above 0 and up to {FASTEST:g}.",
+            )
+        self._rate = rate
+        self._next = 0.0
+
+    def page(self, most: int) -> int:
+        """Letters that go back at once: those of one second."""
+        return most if self._rate is None else max(1, min(most, int(self._rate)))
+
+    async def turn(self, letters: int) -> None:
+        """Wait for the turn of so many letters."""
+        if self._rate is None:
+            return
+        now = asyncio.get_running_loop().time()
+        turn = max(now, self._next)
+        self._next = turn + letters / self._rate
+        await asyncio.sleep(turn - now)
 
 
 class Letters:
@@ -118,11 +151,11 @@ class Letters:
         actor = _actor(by, why)
         if letter.resolved_at is not None:
             raise _settled(letter)
-        if letter.source in RUN_AGAIN:
+        if letter.source in BY_INSTANCE:
             part = await self._part(letter, raw, why)
-            await self._apply(Item(take_id(letter.instance_id), part, Actor(actor)))
+            await self._apply(Item(take_id(letter.instance_id), _signal_of([part], why), Actor(actor)))
         elif not await _REPLAYS[letter.source](self._session, self._org, [take_id(letter.id)], actor, why):
-            raise _stale()
+            raise stale_letters([take_id(letter.id)])
         self._announce()
         return await self.get(id)
 
@@ -135,33 +168,34 @@ class Letters:
         *,
         inputs: Inputs | None = None,
         dry_run: bool,
+        rate: float | None = None,
     ) -> Resolved:
-        """Put back many. The steps of one instance run again in one commit. A fault of the request as a whole is
-        refused first, and no letter is touched; a fault of one letter is reported for that letter.
+        """Put back many. Those of one instance go back in one commit, steps as well as deliveries. A fault of the
+        request as a whole is refused first, and no letter is touched; a fault of one letter is reported for that one.
         """
-        actor = _actor(by, why)
+        actor, pace = _actor(by, why), Pace(rate)
         meant = await self._chosen(ids, filter)
         raws = _new_inputs(meant, inputs or {})
         letters = [letter for letter in meant if letter.resolved_at is None]
         if dry_run:
             return Resolved([letter.id for letter in letters], [], True)
         refused = {letter.id: _settled(letter) for letter in meant if letter.resolved_at is not None}
-        steps = [letter for letter in letters if letter.source in RUN_AGAIN]
-        refused |= await self._run_again(steps, raws, actor, why)
+        decided = [letter for letter in letters if letter.source in BY_INSTANCE]
+        refused |= await self._decide_again(decided, raws, actor, why, pace)
         for source, replay in _REPLAYS.items():
             mine = [letter.id for letter in letters if letter.source == source]
-            refused |= await self._send_back(mine, replay, actor, why)
+            refused |= await self._send_back(mine, replay, actor, why, pace)
         self._announce()
         done = [letter.id for letter in letters if letter.id not in refused]
         left = [letter.id for letter in letters if letter.id in refused]
         return Resolved(done, left, False, {id: _told(refusal) for id, refusal in refused.items()})
 
-    async def _run_again(
-        self, letters: Sequence[DeadLetter], raws: Mapping[str, bytes], actor: str, why: str | None
+    async def _decide_again(
+        self, letters: Sequence[DeadLetter], raws: Mapping[str, bytes], actor: str, why: str | None, pace: Pace
     ) -> Refusals:
         """Instances side by side, each on its own: that one of them is refused holds up no other."""
         refused: Refusals = {}
-        units: dict[tuple[str, str], list[Requeue]] = {}
+        units: dict[tuple[str, str], list[Part]] = {}
         for letter in sorted(letters, key=_age):  # in the order they failed
             try:
                 part = await self._part(letter, raws.get(letter.id), why)
@@ -171,19 +205,20 @@ class Letters:
                 units.setdefault((letter.instance_id, letter.source), []).append(part)
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def put_back(instance: str, parts: list[Requeue]) -> None:
+        async def put_back(instance: str, parts: list[Part]) -> None:
             async with turns:
-                refused.update(await self._commit(take_id(instance), parts, Actor(actor)))
+                await pace.turn(len(parts))
+                refused.update(await self._commit(take_id(instance), parts, Actor(actor), why))
 
         await asyncio.gather(*(put_back(instance, parts) for (instance, _), parts in units.items()))
         return refused
 
-    async def _commit(self, instance: bytes, parts: list[Requeue], actor: Actor) -> Refusals:
+    async def _commit(self, instance: bytes, parts: list[Part], actor: Actor, why: str | None) -> Refusals:
         """All in one commit, except those that turn out to be settled or stale: the others are tried without them."""
         refused: Refusals = {}
         while parts:
             try:
-                await self._apply(Item(instance, parts[0] if len(parts) == 1 else RequeueMany(tuple(parts)), actor))
+                await self._apply(Item(instance, _signal_of(parts, why), actor))
                 break
             except HoldfastError as refusal:
                 named = refusal.detail.get("letters", ())
@@ -192,10 +227,12 @@ class Letters:
                 parts = [part for part in parts if _letter_id(part) not in refused]
         return refused
 
-    async def _part(self, letter: DeadLetter, raw: bytes | None, why: str | None) -> Requeue:
-        """The part of one letter in a commit: the step's new row, its place in the queue, the instance and the settled
-        letter.
-        """
+    async def _part(self, letter: DeadLetter, raw: bytes | None, why: str | None) -> Part:
+        """The part of one letter in a commit of its instance: a step or compensation that runs again, or a delivery."""
+        if letter.source == DELIVERY:
+            told = letter.envelope
+            fact, consumer = take_id(told["ack_guid"]), take_id(told["consumer_id"])
+            return FailedDelivery(take_id(letter.id), fact, told["at"], consumer)
         instance, step = take_id(letter.instance_id), take_id(letter.envelope["step"])
         undo = None
         if letter.source == "compensation":
@@ -211,16 +248,20 @@ class Letters:
             raw = known if raw is None else raw
         return Requeue(take_id(letter.id), step, raw, why, undo)
 
-    async def _send_back(self, ids: Sequence[str], replay: _Replay, actor: str, why: str | None) -> Refusals:
+    async def _send_back(
+        self, ids: Sequence[str], replay: _Replay, actor: str, why: str | None, pace: Pace
+    ) -> Refusals:
         refused: Refusals = {}
-        for start in range(0, len(ids), PAGE):
-            page = ids[start : start + PAGE]
+        size = pace.page(PAGE)
+        for start in range(0, len(ids), size):
+            page = ids[start : start + size]
+            await pace.turn(len(page))
             try:
                 done = set(await replay(self._session, self._org, [take_id(id) for id in page], actor, why))
             except (DatabaseError, Disconnected) as failure:
                 refused |= dict.fromkeys(page, StoreError(f"The database refused: {failure}", code="STORE_REFUSED"))
             else:
-                refused |= {id: _stale() for id in page if id not in done}
+                refused |= {id: stale_letters([take_id(id)]) for id in page if id not in done}
         return refused
 
     async def discard(
@@ -261,8 +302,13 @@ def wanted_of(filter: LetterFilter) -> dead_letters.Wanted:
     check_text(filter.flow, "name of the flow")
     check_text(filter.step, "name of the step")
     check_text(filter.error, "code of the error")
+    check_text(filter.consumer, "name of the consumer")
+    check_text(filter.environment, "environment")
     since = take_utc(filter.since, "since")
-    return dead_letters.Wanted(filter.with_reason, filter.source, filter.flow, filter.step, filter.error, since)
+    return dead_letters.Wanted(
+        filter.with_reason, filter.source, filter.flow, filter.step, filter.error, since, filter.consumer,
+        filter.environment,
+    )  # fmt: skip
 
 
 async def _replay_effects(session: Session, org: str, ids: Sequence[bytes], by: str, why: str | None) -> list[str]:
@@ -278,6 +324,8 @@ _REPLAYS: Final[dict[str, _Replay]] = {
 
 
 RUN_AGAIN: Final = frozenset({"step", "compensation"})  # their steps get a new row, under a new input if one is given
+DELIVERY: Final = "ack"  # of a fact to a consumer
+BY_INSTANCE: Final = RUN_AGAIN | {DELIVERY}  # what a commit of the instance puts back
 
 
 def _new_inputs(letters: Sequence[DeadLetter], inputs: Inputs) -> dict[str, bytes]:
@@ -314,7 +362,14 @@ def _age(letter: DeadLetter) -> tuple[datetime, str]:
     return letter.created_at, letter.id
 
 
-def _letter_id(part: Requeue) -> str:
+def _signal_of(parts: Sequence[Part], why: str | None) -> Signal:
+    steps = tuple(part for part in parts if isinstance(part, Requeue))
+    if not steps:
+        return Redrive(tuple(part for part in parts if isinstance(part, FailedDelivery)), why)
+    return steps[0] if len(steps) == 1 else RequeueMany(steps)
+
+
+def _letter_id(part: Part) -> str:
     return str(UUID(bytes=part.letter))
 
 
@@ -327,10 +382,4 @@ def _settled(letter: DeadLetter) -> HoldfastError:
         f"The dead letter was {letter.resolution} by {letter.resolved_by}.",
         code="DEAD_LETTER_RESOLVED",
         hint="What failed again has a new dead letter.",
-    )
-
-
-def _stale() -> HoldfastError:
-    return Conflict(
-        "What the dead letter is about has ended by other means.", code="DEAD_LETTER_STALE", hint="Discard it."
     )

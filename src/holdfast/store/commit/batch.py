@@ -14,7 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.model.decision import Dispatch
-from holdfast.store.commit.deliveries import Change, close_rows, letter_rows, notice_rows, promote_rows
+from holdfast.store.commit.deliveries import (
+    Change,
+    close_rows,
+    latest,
+    letter_rows,
+    notice_rows,
+    promote_rows,
+    redrive_rows,
+    resolved_rows,
+)
 from holdfast.store.commit.fast_rows import Rollbacks, advanced, begun, finished, is_plain_rollback, rolled_back, undone
 from holdfast.store.commit.needs import KeptEvent
 from holdfast.store.commit.rows import Entry, Row, Rows
@@ -144,9 +153,12 @@ class _Gathered:
     def _settle(self, settled: Sequence[Change]) -> None:
         if settled:
             tables = self.tables
-            tables["close_deliveries"] += close_rows(settled)
-            tables["promote_deliveries"] += promote_rows(settled)
-            tables["bury_deliveries"] += letter_rows(settled)
+            last = latest(settled)
+            tables["close_deliveries"] += close_rows(last)
+            tables["redrive_deliveries"] += redrive_rows(last)
+            tables["promote_deliveries"] += promote_rows(last)
+            tables["bury_deliveries"] += letter_rows(last)
+            tables["resolve_ack_letters"] += resolved_rows(settled)
             tables["insert_notices"] += notice_rows(settled)
 
     def _child(self, c: ChildStart) -> None:
@@ -205,9 +217,11 @@ ORDER: Final[dict[str, _Scalars]] = {
     "close_deliveries": lambda b, rows: (b.now, len(rows)),
     "insert_acks": lambda b, _: (b.now,),
     "insert_deliveries": lambda b, _: (b.now,),
+    "redrive_deliveries": lambda _b, rows: (len(rows),),
     "rearm_deliveries": lambda b, _: (b.now,),
     "promote_deliveries": lambda b, _: (b.now,),
     "bury_deliveries": lambda b, _: (b.now, b.worker),
+    "resolve_ack_letters": lambda b, _: (b.now,),
     "insert_notices": lambda b, _: (b.now,),
     "insert_statistics": lambda b, _: (hour_of(b.now),),
 }

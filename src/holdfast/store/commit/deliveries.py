@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 from psycopg.pq.abc import PGresult
 
-from holdfast.core.machine.acks import Delivery, Settled
+from holdfast.core.machine.acks import FAILED, Delivery, Settled
 from holdfast.core.model.decision import Fact, Notice
 from holdfast.core.model.ids import step_id
 from holdfast.core.model.state import Instance
@@ -37,6 +37,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     flow: str
     message: str | None
     date: int
+    by: str = "system"
+    why: str | None = None
 
 
 def deliveries_of(keys: Sequence[FactKey]) -> Query:
@@ -47,7 +49,7 @@ def found_deliveries(result: PGresult) -> dict[tuple[bytes, bytes], dict[bytes, 
     """The deliveries of each fact by consumer."""
     found: dict[tuple[bytes, bytes], dict[bytes, Delivery]] = {}
     for instance, fact, consumer, name, status, closed, attempts, most, critical, verdict, *rest in rows(result):
-        kind, type, mode, code, settled = rest
+        kind, type, mode, code, settled, removed = rest
         found.setdefault((instance, fact), {})[consumer] = Delivery(
             consumer=consumer,
             name=name.decode(),
@@ -62,6 +64,7 @@ def found_deliveries(result: PGresult) -> dict[tuple[bytes, bytes], dict[bytes, 
             mode=_text(mode),
             code=_text(code),
             is_settled=settled == b"\1",
+            is_removed=removed == b"\1",
         )
     return found
 
@@ -70,10 +73,44 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
+def halting_of(instances: Sequence[bytes]) -> Query:
+    return SQL.read_halting.rows([(instance, instance[15]) for instance in instances])
+
+
+def found_halting(result: PGresult) -> dict[bytes, set[tuple[bytes, bytes]]]:
+    """The failed deliveries that halt each instance, as facts and consumers."""
+    found: dict[bytes, set[tuple[bytes, bytes]]] = {}
+    for instance, fact, consumer in rows(result):
+        found.setdefault(instance, set()).add((fact, consumer))
+    return found
+
+
+def latest(changes: Iterable[Change]) -> list[Change]:
+    """The last change of each delivery: one batch may have several answers to one fact."""
+    return list({(c.key, c.delivery.consumer): c for c in changes}.values())
+
+
+def redrive_rows(changes: Iterable[Change]) -> list[Row]:
+    return sorted((*_place(c.key), c.delivery.consumer) for c in changes if c.settled.again)
+
+
+def resolved_rows(changes: Iterable[Change]) -> list[Row]:
+    """The deliveries that had failed and are sent again, or were processed after all."""
+    return [
+        (
+            c.key[0], c.key[0][15], c.key[2], c.delivery.consumer, "replayed" if c.settled.again else "discarded", c.by,
+            c.why,
+        )
+        for c in changes
+        if c.delivery.status == FAILED and c.settled.status != FAILED
+    ]  # fmt: skip
+
+
 def close_rows(changes: Iterable[Change]) -> list[Row]:
     return [
         (*_place(c.key), c.delivery.consumer, c.settled.status, c.settled.is_closed, c.settled.verdict, c.message)
         for c in changes
+        if not c.settled.again
     ]
 
 
@@ -84,7 +121,9 @@ def _place(key: FactKey) -> tuple[bytes, int, int, bytes]:
 
 def promote_rows(changes: Iterable[Change]) -> list[Row]:
     """Each consumer of an instance once: the next facts of its line may be due now."""
-    return sorted({(c.key[0], c.key[0][15], c.delivery.consumer) for c in changes if c.settled.is_closed})
+    return sorted(
+        {(c.key[0], c.key[0][15], c.delivery.consumer) for c in changes if c.settled.is_closed or c.settled.again}
+    )
 
 
 def letter_rows(changes: Iterable[Change]) -> list[Row]:

@@ -374,6 +374,8 @@ def _notices(rows: Rows, before: Instance, decision: Decision) -> None:
 def _rearms(rows: Rows, before: Instance, decision: Decision) -> None:
     if decision.rearms:
         rows.tables["rearm_deliveries"].append((before.id, before.id[15]))
+        all_of_it = before.id, before.id[15], None, None
+        rows.tables["resolve_ack_letters"].append((*all_of_it, "replayed", _actor(decision), "resumed"))
 
 
 def _actor(decision: Decision) -> str:
@@ -415,7 +417,7 @@ OUTPUTS: Final[dict[str, Output]] = {
     "keep": Output(("keep_events",)),  # rows of the batch: only the shell has the event
     "facts": Output(("insert_acks", "insert_deliveries"), _facts),
     "notices": Output(("insert_notices",), _notices),
-    "rearms": Output(("rearm_deliveries",), _rearms),
+    "rearms": Output(("rearm_deliveries", "resolve_ack_letters"), _rearms),
     "answer": Output(("insert_outbox_receipts",)),  # rows of the batch: it stands with the receipt
     "needs": _NO_ROWS,  # read before the batch is written
     "plain": _NO_ROWS,

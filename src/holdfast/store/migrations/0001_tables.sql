@@ -173,7 +173,7 @@ language sql stable parallel safe as $$
 $$;
 
 create function holdfast.letter_fits(
-    wished jsonb, flow text, step text, source text, reason text, error jsonb, created_at timestamptz
+    wished jsonb, flow text, step text, source text, reason text, error jsonb, envelope jsonb, created_at timestamptz
 ) returns boolean
 language sql stable parallel safe as $$
     select (not wished ? 'flow' or flow = wished ->> 'flow')
@@ -181,6 +181,8 @@ language sql stable parallel safe as $$
         and (not wished ? 'source' or source = wished ->> 'source')
         and (not wished ? 'reason' or reason = wished ->> 'reason')
         and (not wished ? 'error' or error ->> 'code' = wished ->> 'error')
+        and (not wished ? 'consumer' or source = 'ack' and envelope ->> 'consumer' = wished ->> 'consumer')
+        and (not wished ? 'environment' or source = 'ack' and split_part(flow, '.', 1) = wished ->> 'environment')
         and (not wished ? 'since' or created_at >= (wished ->> 'since')::timestamptz)
 $$;
 

@@ -540,7 +540,130 @@ begin
 end
 $$;
 
+-- The handle of a fact, which holdfast.ack takes apart: instance, microseconds since 2000, fact, and a CRC-32 of these.
+create function holdfast.ack_handle(instance uuid, happened timestamptz, fact uuid) returns text
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    packed bytea := uuid_send(instance)
+        || int8send((extract(epoch from happened - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint)
+        || uuid_send(fact);
+    sum bigint := 4294967295;
+begin
+    for n in 0..octet_length(packed) - 1 loop
+        sum := sum # get_byte(packed, n);
+        for bit in 1..8 loop
+            sum := (sum >> 1) # (3988292384 * (sum & 1));
+        end loop;
+    end loop;
+    sum := sum # 4294967295;
+    return rtrim(translate(encode(packed || substr(int8send(sum), 5), 'base64'), '+/', '-_'), '=');
+end
+$$;
+
+-- Takes due facts of a consumer that pulls, by the rule of claim_deliveries.sql: the attempt counts with the commit, and a
+-- fact without an answer is due again after that. Each call is a beat. What is out of attempts or past its end is not
+-- handed out; its instance is told.
+create function holdfast.receive(
+    consumer text,
+    most int default 50,
+    environment text default 'default',
+    org text default null,
+    pending_resend interval default '40 seconds',
+    delivered_resend interval default '4 minutes'
+) returns table (ack text, attempt int, max_attempts int, body jsonb)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tenant text := holdfast.acting_org(org);
+    taker record;
+    one record;
+    moment timestamptz := holdfast.clock();
+begin
+    if most is null or most not between 1 and 1000 then
+        raise exception 'At most % facts are wanted', most using errcode = 'HF422', hint = 'Give a number from 1 to 1000.';
+    end if;
+    if least(pending_resend, delivered_resend) <= interval '0' then
+        raise exception 'A pause before the next attempt is none' using errcode = 'HF422', hint = 'Give a longer one.';
+    end if;
+    select c.id, c.bucket, c.way, c.in_flight, c.filled_to is null as is_ready into taker
+    from holdfast.consumers c
+    where c.org_id = tenant and c.environment = receive.environment and c.name = receive.consumer and c.removed_at is null;
+    if taker.id is null then
+        raise exception 'There is no consumer "%" in "%"', consumer, environment using errcode = 'HF404',
+            hint = 'Register it first.';
+    end if;
+    if taker.way <> 'pull' then
+        raise exception 'The consumer "%" does not pull its facts: its way is %', consumer, taker.way
+            using errcode = 'HF422', hint = 'Register it with the way pull.';
+    end if;
+    update holdfast.consumer_beats b set beat_at = clock_timestamp()
+    from (
+        select x.consumer_id, x.bucket from holdfast.consumer_beats x
+        where x.consumer_id = taker.id and x.bucket = taker.bucket
+        for update skip locked
+    ) l
+    where b.consumer_id = l.consumer_id and b.bucket = l.bucket;
+    if not taker.is_ready then
+        return;
+    end if;
+    for one in
+        with due as materialized (
+            select t.instance_id, t.bucket, t.created_at, t.ack_id, t.consumer_id,
+                case when t.ends_at <= moment then 'expired' when t.attempts >= t.most then 'exhausted' end as over
+            from holdfast.ack_consumers t
+            where t.consumer_id = taker.id and t.next_due <= moment
+            order by t.next_due limit least(receive.most, taker.in_flight)
+            for update skip locked
+        ), claimed as (
+            update holdfast.ack_consumers t set attempts = t.attempts + case when d.over is null then 1 else 0 end,
+                next_due = moment + case t.status when 'delivered' then delivered_resend else pending_resend end
+            from due d
+            where t.instance_id = any(array[d.instance_id]) and t.created_at = d.created_at and t.ack_id = d.ack_id
+                and t.consumer_id = d.consumer_id and t.bucket = d.bucket
+            returning t.instance_id, t.bucket, t.created_at, t.ack_id, t.attempts, t.most, t.seq, t.ordinal, d.over
+        ), noted as (
+            insert into holdfast.notices (id, bucket, created_at, org_id, code, kind, message, instance_id, consumer, detail)
+            select holdfast.new_id(r.bucket), r.bucket, moment, tenant, 'ACK_RETRY', 'warn',
+                'The fact ' || r.ack_id || ' is sent to "' || consumer || '" again: attempt ' || r.attempts || ' of '
+                    || r.most || '.',
+                r.instance_id, consumer, jsonb_build_object('ack_guid', r.ack_id, 'attempt', r.attempts, 'most', r.most)
+            from claimed r
+            where r.attempts > 1 and r.over is null
+        )
+        select r.instance_id, r.bucket, r.created_at, r.ack_id, r.attempts, r.most, r.over, a.needs_ack, a.body
+        from claimed r
+        cross join lateral (
+            select f.needs_ack, f.body from holdfast.acks f
+            where f.instance_id = r.instance_id and f.created_at = r.created_at and f.id = r.ack_id and f.bucket = r.bucket
+            limit 1
+        ) a
+        order by r.created_at, r.seq, r.ordinal
+    loop
+        if one.over is not null then
+            insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)
+            values (
+                one.instance_id, holdfast.new_id(one.bucket), one.bucket, tenant, 'acked',
+                jsonb_build_object('ack', one.ack_id, 'consumer', taker.id, 'outcome', one.over, 'at',
+                    (extract(epoch from one.created_at - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint),
+                moment
+            );
+            perform holdfast.wake_workers();
+            continue;
+        end if;
+        ack := holdfast.ack_handle(one.instance_id, one.created_at, one.ack_id);
+        attempt := one.attempts;
+        max_attempts := one.most;
+        body := one.body;
+        return next;
+        if not one.needs_ack then
+            perform holdfast.ack(consumer, ack, environment => environment, org => tenant);
+        end if;
+    end loop;
+end
+$$;
+
 revoke all on function
-    holdfast.require_consumer, holdfast.machine_instance, holdfast.trigger, holdfast.trigger_answer, holdfast.ack
+    holdfast.require_consumer, holdfast.machine_instance, holdfast.trigger, holdfast.trigger_answer, holdfast.ack,
+    holdfast.ack_handle, holdfast.receive
     from public;
-grant execute on function holdfast.trigger, holdfast.trigger_answer, holdfast.ack to holdfast_worker, holdfast_tenant;
+grant execute on function holdfast.trigger, holdfast.trigger_answer, holdfast.ack, holdfast.receive
+    to holdfast_worker, holdfast_tenant;

@@ -1,6 +1,6 @@
 -- The last open dead letters of an organisation, newest first; of those that fit, a page with all there is to know.
 with seen as materialized (
-    select d.id, d.bucket, holdfast.letter_fits($3::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.created_at) as fits
+    select d.id, d.bucket, holdfast.letter_fits($3::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.envelope, d.created_at) as fits
     from holdfast.dead_letters d
     where d.org_id = $1::text and d.resolved_at is null
         and d.id < case when $2::uuid is null then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else $2::uuid end

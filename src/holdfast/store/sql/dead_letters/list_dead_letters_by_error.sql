@@ -9,7 +9,7 @@ with edge as materialized (  -- the end of the last page; should that letter be 
     select n.* from edge
     cross join lateral (
         select d.id, d.bucket, d.created_at,
-            holdfast.letter_fits($3::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.created_at) as fits
+            holdfast.letter_fits($3::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.envelope, d.created_at) as fits
         from holdfast.dead_letters d
         where d.org_id = $1::text and num_nonnulls(d.resolved_at) = 0 and d.error_code = left($7::text, 200)
             and d.created_at >= $6::timestamptz

@@ -1,6 +1,6 @@
 -- The open dead letters of one instance, newest first; of those that fit, a page with all there is to know.
 with seen as materialized (
-    select d.id, d.bucket, holdfast.letter_fits($3::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.created_at) as fits
+    select d.id, d.bucket, holdfast.letter_fits($3::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.envelope, d.created_at) as fits
     from (
         select o.* from holdfast.dead_letters o
         where o.instance_id = $6::uuid and o.org_id is not distinct from $1::text and num_nulls(o.resolved_at) = 1

@@ -13,7 +13,7 @@ cross join lateral (
     select d.* from holdfast.dead_letters d
     where d.org_id = o.org_id and d.resolved_at is null
         and d.id < case when $2::uuid is null then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else $2::uuid end
-        and holdfast.letter_fits($1::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.created_at)
+        and holdfast.letter_fits($1::jsonb, d.flow, d.step, d.source, d.reason, d.error, d.envelope, d.created_at)
         and ($4::uuid is null or d.instance_id = $4::uuid)
     order by d.id desc limit $3::bigint
 ) x
