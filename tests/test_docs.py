@@ -43,7 +43,12 @@ def run(script: str, dsn: str) -> str:
     return done.stdout
 
 
-PROGRAMS = ["docs/howto/dlq.md", "docs/howto/human_step.md", "docs/howto/several_services.md"]
+PROGRAMS = [
+    "docs/howto/dlq.md",
+    "docs/howto/exactly_once.md",
+    "docs/howto/human_step.md",
+    "docs/howto/several_services.md",
+]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.effects.options import EffectOptions
     from holdfast.runtime.effects.outbox import EffectPage
     from holdfast.runtime.engine import Engine
+    from holdfast.runtime.engine.consuming import DeliveryPage, Replay
     from holdfast.runtime.engine.sync import SyncEngine
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from holdfast.runtime.hooks.notices import FlowContext
     from holdfast.runtime.hooks.rate_limit import RateLimit
     from holdfast.runtime.hooks.validate import Validate
+    from holdfast.runtime.machines.description import MachineDescription
     from holdfast.runtime.machines.machine import Machine
+    from holdfast.runtime.machines.triggers import TriggerResult
     from holdfast.runtime.ops.dead_letters import LetterFilter, LetterPage, Resolved
     from holdfast.runtime.ops.migration import Migration
     from holdfast.runtime.ops.rebuild import Rebuilt
@@ -55,8 +58,11 @@ if TYPE_CHECKING:
     from holdfast.store.admin.doctor import Report
     from holdfast.store.admin.repair import Stuck
     from holdfast.store.admin.upkeep import Upkeep
+    from holdfast.store.consumers import ConsumerState, KnownConsumer
     from holdfast.store.dead_letters import DeadLetter
+    from holdfast.store.deliveries import Delivery
     from holdfast.store.effects import Effect
+    from holdfast.store.machines import MachineInstance
     from holdfast.store.notices import Notice, NoticePage
     from holdfast.store.queue.workers import WorkerProcess
     from holdfast.store.reads.flows import FlowDocument, FlowVersion
@@ -74,8 +80,11 @@ __all__ = [
     "Consumer",
     "ConsumerEvent",
     "ConsumerOptions",
+    "ConsumerState",
     "Context",
     "DeadLetter",
+    "Delivery",
+    "DeliveryPage",
     "Descriptor",
     "DoNotRetry",
     "Effect",
@@ -93,6 +102,7 @@ __all__ = [
     "Inbox",
     "Instance",
     "InstanceFilter",
+    "KnownConsumer",
     "LetterFilter",
     "LetterOfTenant",
     "LetterPage",
@@ -100,6 +110,8 @@ __all__ = [
     "LifecycleEntry",
     "LifecycleInstance",
     "Machine",
+    "MachineDescription",
+    "MachineInstance",
     "Metrics",
     "MetricsCollector",
     "Middleware",
@@ -113,6 +125,7 @@ __all__ = [
     "RateLimit",
     "Rebuilt",
     "Reenqueued",
+    "Replay",
     "Report",
     "Resolved",
     "Retention",
@@ -127,6 +140,7 @@ __all__ = [
     "Task",
     "TaskEvent",
     "Trigger",
+    "TriggerResult",
     "Undo",
     "Upkeep",
     "Validate",
@@ -151,8 +165,11 @@ _HOMES = {
     "Consumer": "holdfast.runtime.consumers.registry",
     "ConsumerEvent": "holdfast.runtime.consumers.events",
     "ConsumerOptions": "holdfast.runtime.consumers.options",
+    "ConsumerState": "holdfast.store.consumers",
     "Context": "holdfast.runtime.worker.context",
     "DeadLetter": "holdfast.store.dead_letters",
+    "Delivery": "holdfast.store.deliveries",
+    "DeliveryPage": "holdfast.runtime.engine.consuming",
     "Descriptor": "holdfast.runtime.people.descriptor",
     "DoNotRetry": "holdfast.runtime.worker.handlers",
     "Effect": "holdfast.store.effects",
@@ -170,6 +187,7 @@ _HOMES = {
     "Inbox": "holdfast.runtime.people.inbox",
     "Instance": "holdfast.store.reads.instances",
     "InstanceFilter": "holdfast.runtime.reads.search",
+    "KnownConsumer": "holdfast.store.consumers",
     "LetterFilter": "holdfast.runtime.ops.dead_letters",
     "LetterOfTenant": "holdfast.store.admin.dead_letters",
     "LetterPage": "holdfast.runtime.ops.dead_letters",
@@ -177,6 +195,8 @@ _HOMES = {
     "LifecycleEntry": "holdfast.store.reads.lifecycle",
     "LifecycleInstance": "holdfast.store.reads.lifecycle",
     "Machine": "holdfast.runtime.machines.machine",
+    "MachineDescription": "holdfast.runtime.machines.description",
+    "MachineInstance": "holdfast.store.machines",
     "Metrics": "holdfast.runtime.hooks.metrics",
     "MetricsCollector": "holdfast.runtime.telemetry.metrics",
     "Middleware": "holdfast.runtime.hooks.middleware",
@@ -190,6 +210,7 @@ _HOMES = {
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
     "Rebuilt": "holdfast.runtime.ops.rebuild",
     "Reenqueued": "holdfast.runtime.ops.stuck",
+    "Replay": "holdfast.runtime.engine.consuming",
     "Report": "holdfast.store.admin.doctor",
     "Resolved": "holdfast.runtime.ops.dead_letters",
     "Retention": "holdfast.runtime.ops.retention",
@@ -204,6 +225,7 @@ _HOMES = {
     "Task": "holdfast.store.tasks",
     "TaskEvent": "holdfast.store.tasks",
     "Trigger": "holdfast.consumer.answers",
+    "TriggerResult": "holdfast.runtime.machines.triggers",
     "Undo": "holdfast.doors.saga.values",
     "Upkeep": "holdfast.store.admin.upkeep",
     "Validate": "holdfast.runtime.hooks.validate",

@@ -92,6 +92,7 @@ async def test_a_join_fires_once_however_its_branches_arrive(mode: str, engine: 
 def test_every_invariant_is_on_the_page_with_tests_that_exist() -> None:
     page = (ROOT / "docs" / "invariants.md").read_text()
     assert re.findall(r"^\| (WF-\d\d) \|", page, re.MULTILINE) == [f"WF-{number:02}" for number in range(1, 17)]
+    assert re.findall(r"^\| (MA-\d\d) \|", page, re.MULTILINE) == [f"MA-{number:02}" for number in range(1, 12)]
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
     assert named
     for file, test in named:

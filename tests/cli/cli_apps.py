@@ -59,3 +59,8 @@ async def configure(engine: Engine) -> None:
 
 def empty() -> Engine:
     return Engine()
+
+
+def only_a_consumer(engine: Engine) -> None:
+    """An application without a handler of steps: all it does is to take facts of machines."""
+    engine.consumer("ledger", env="prod").on()(lambda event: mark("took", f"{event.external_ref}-{event.lifecycle}"))

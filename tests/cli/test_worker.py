@@ -19,6 +19,7 @@ from cli_process import command, running
 
 from holdfast import Engine, Flow
 
+MACHINES = Path(__file__).parent.parent.parent / "examples" / "machines"
 PLUGIN = """
 class Sms:
     name = "sms"
@@ -190,6 +191,20 @@ async def test_a_kind_that_an_installed_package_brings_is_served(
         assert step.output == {"sent": "+49"}
         [ready] = [json.loads(line) for line in worker.log.splitlines() if line.startswith("{")]
         assert (ready["pid"], ready["queues"]) == (worker.process.pid, ["sms:send"])
+        worker.tell(signal.SIGTERM)
+        assert worker.ends() == 0
+
+
+async def test_an_application_may_have_nothing_but_consumers(
+    engine: Engine, environment: dict[str, str], marks: Path, tmp_path: Path
+) -> None:
+    await engine.import_machine(MACHINES / "loan_approval.blueprint.json")
+    with running(tmp_path / "log", "cli_apps:only_a_consumer", **environment) as worker:
+        async with asyncio.timeout(60):
+            while not await engine.consumers("prod"):  # a trigger needs one
+                await asyncio.sleep(0.005)
+        assert (await engine.trigger("prod", "loan", "L-1", "Apply", {"amount": 1})).applied
+        await eventually(lambda: runs(marks, "took", "L-1-1") == 1)
         worker.tell(signal.SIGTERM)
         assert worker.ends() == 0
 

@@ -9,7 +9,7 @@ import pytest
 from orders import GATES, answer, deliveries, due, office, register, rows
 
 from holdfast import Engine
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Conflict, NotFound, Refused
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +159,13 @@ async def test_in_the_consumers_transaction_it_counts_with_its_work_or_not_at_al
     assert (await engine.machine("prod", "order", "O-1")).state == "Packed"
     with psycopg.connect(engine.dsn) as connection:
         again = connection.execute("select holdfast.ack('ledger', %s, environment => 'prod')", [fact.ack]).fetchone()
-    assert again == (False,), "whoever did the work twice is told so and can roll back"
+        assert again == (False,), "whoever did the work twice is told so and can roll back"
+        connection.execute("insert into public.books values (2)")
+        with pytest.raises(Conflict) as caught:
+            await engine.ack("prod", "ledger", fact.ack, "processed", conn=connection)
+        connection.rollback()
+    assert caught.value.code == "ACK_REPEATED"
+    assert rows(engine.dsn, "select count(*) from public.books") == [(1,)]
 
 
 # --- gates ----------------------------------------------------------------------------------------------------------

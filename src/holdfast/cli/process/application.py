@@ -44,7 +44,7 @@ def load(target: str) -> Any:
 
 @asynccontextmanager
 async def opened(target: str | None, *, needs_handlers: bool = True) -> AsyncGenerator[Engine]:
-    """Open the application's engine, with at least one handler if `needs_handlers`; without a target, a bare one."""
+    """Open the application's engine, with a handler or a consumer if `needs_handlers`; without a target, a bare one."""
     application = Engine() if target is None else load(target)
     if isinstance(application, Engine):
         engine, configure = application, None
@@ -60,11 +60,11 @@ async def opened(target: str | None, *, needs_handlers: bool = True) -> AsyncGen
         if configure is not None:
             await _answer(configure, engine)
         engine.load_invokers()  # those of installed packages, without any code of the application
-        if needs_handlers and not (engine.handlers.names() or engine.calls.names()):
+        if needs_handlers and not (engine.handlers.names() or engine.calls.names() or engine.consumers_here):
             raise HoldfastError(
-                f"{target!r} registers no handler, so this worker could do nothing.",
+                f"{target!r} registers neither a handler nor a consumer, so this worker could do nothing.",
                 code="APP_WITHOUT_HANDLERS",
-                hint="Register one with engine.register(name, function) or @engine.handler(name).",
+                hint="Register one with engine.register(name, function), or a consumer with engine.consumer(name).",
             )
         yield engine
 

@@ -12,7 +12,7 @@ from holdfast.core.machine.triggers import TERMINAL_REASON, event_of
 from holdfast.core.model.ack_handles import decode_ack
 from holdfast.core.model.signals import Acknowledged, Actor, Backfilled, Triggered
 from holdfast.core.model.status import TERMINAL
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.catalog import Definition
 from holdfast.runtime.commit.items import Item, request_key
 from holdfast.runtime.commit.starter import new_id
@@ -312,7 +312,8 @@ class Triggering(Starting):
     ) -> TriggerResult | None:
         """Answer a fact: processed, or failed with a message. `verdict` is a gate's; `then` is the next event.
 
-        The next event is decided in the same commit, and its answer is returned.
+        The next event is decided in the same commit, and its answer is returned. With `conn` the answer counts if your
+        transaction commits; a fact that was answered before is a conflict, so that its work is not committed twice.
         """
         address = decode_ack(ack)
         if outcome not in ANSWERS:
@@ -327,7 +328,12 @@ class Triggering(Starting):
         held = take_names(capabilities, "capability")
         if conn is not None:
             there = None if following is None else (str(following.event), _as_text(following.raw))
-            await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by)
+            if not await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by):
+                raise Conflict(
+                    f"The consumer {consumer!r} has answered this fact before.",
+                    code="ACK_REPEATED",
+                    hint="Roll your transaction back: its work is done already.",
+                )
             return None
         id = await self._consumer_id(environment, consumer)
         signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
