@@ -49,7 +49,7 @@ from holdfast.logs import logger
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.commit.follow_ups import follow, is_overtaken, is_repeated, plan_rollbacks, remember_taker
-from holdfast.runtime.commit.items import Item, from_queue
+from holdfast.runtime.commit.items import Item, Overtaken, from_queue
 from holdfast.store.commit.batch import Batch, ChildStart, SignalReceipt, writes
 from holdfast.store.commit.deliveries import Change, deliveries_of, found_deliveries, tell
 from holdfast.store.commit.ensuring import takers_of
@@ -386,6 +386,9 @@ class Plan:
             _check_node(program, item.signal)
             if type(item.signal) is Triggered and self._machine_of(item) not in self.takers:
                 raise no_consumer(instance.flow)
+            if item.remembered and instance.status in TERMINAL:
+                self.refused.append((item, Overtaken()))
+                return False
             facts = self._facts if item.actor is SYSTEM and not self.locked.ahead else self._facts_for(item)
             decision = self.decide(program, instance, item.signal, facts)
         except NotApplied as told:

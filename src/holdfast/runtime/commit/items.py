@@ -55,7 +55,12 @@ class Item(msgspec.Struct, gc=False):
     input: bytes | None = None  # what the step was called with, should its result turn out not to be storable
     unmade: bool = False  # a result without a call, though the step was leased with one that counts
     ensure: Ensure | None = None  # of a trigger: the instance to insert, if it is not there
+    remembered: bool = False  # of a trigger: its instance was not looked up, so another one may be meant by now
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
+
+
+class Overtaken(Exception):
+    """Answer to a trigger sent from memory: its instance is over, so the reference must be looked up."""
 
 
 class _Next(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -14,7 +15,7 @@ from holdfast.core.model.signals import Acknowledged, Actor, Backfilled, Trigger
 from holdfast.core.model.status import TERMINAL
 from holdfast.errors import NotFound, Refused
 from holdfast.runtime.catalog import Definition
-from holdfast.runtime.commit.items import Item, request_key
+from holdfast.runtime.commit.items import Item, Overtaken, request_key
 from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.engine.starting import Starting
 from holdfast.runtime.machines.history import take_history, try_history
@@ -39,6 +40,7 @@ from holdfast.store.consumers import find_consumer
 from holdfast.store.machines import (
     Found,
     MachineInstance,
+    find_blueprint,
     find_machine_instance,
     list_machine_names,
     read_answer,
@@ -136,20 +138,20 @@ class Triggering(Starting):
     async def _trigger(self, wanted: Wanted) -> TriggerResult:
         ref: Ref = (self.org, wanted.flow, wanted.ref)
         definition = await self._machine_of(wanted)
-        known = self.refs.get(ref) if wanted.version is None else None
+        known = self.refs.get(ref, has_request=wanted.request is not None) if wanted.version is None else None
         if known is not None:
-            result = await self._send(wanted, known, None, ref)
-            if result.reason != TERMINAL_REASON:
-                return result
+            with suppress(Overtaken):
+                return await self._send(wanted, known, None)
+            self.refs.forget(ref)
         key = f"{_blueprint(definition)}:{wanted.ref}"
         found = await self._find(wanted, key)
-        if found is not None:
-            return await self._send(wanted, found.id, None, ref)
+        if found.id is not None:
+            return await self._send(wanted, found.id, found)
         event_of(definition.program, wanted.event)  # refused before anything is stored
         id = self.refs.making(ref, new_id(self.org, key, None))
         ensure = self._ensure(id, definition, key, wanted)
         try:
-            return await self._send(wanted, id, ensure, ref)
+            return await self._send(wanted, id, found, ensure)
         finally:
             self.refs.made(ref)
 
@@ -161,37 +163,38 @@ class Triggering(Starting):
         _blueprint(newest)
         if wanted.version in (None, _blueprint(newest)):
             return newest
-        for version in range(newest.version - 1, 0, -1):  # blueprints only rise, so the newest of one comes first
-            found = await self.catalog.find(self._opened(), self.org, wanted.flow, version)
-            if _blueprint(found) == wanted.version:
-                return found
-            if _blueprint(found) < (wanted.version or 0):
-                break
+        version = await find_blueprint(self._opened(), self.org, wanted.flow, wanted.version)
+        if version is not None:
+            return await self.catalog.find(self._opened(), self.org, wanted.flow, version)
         raise NotFound(
             f"The machine {wanted.flow!r} has no blueprint of version {wanted.version}.",
             code="VERSION_UNKNOWN",
             hint="Import it, or leave the version out.",
         )
 
-    async def _find(self, wanted: Wanted, key: str) -> Found | None:
+    async def _find(self, wanted: Wanted, key: str) -> Found:
         request = None if wanted.request is None else request_key(wanted.request)
         only_key = wanted.version is not None
         return await find_machine_instance(
             self._opened(), self.org, wanted.flow, wanted.ref, request, key, only_key=only_key
         )
 
-    async def _send(self, wanted: Wanted, id: bytes, ensure: Ensure | None, ref: Ref) -> TriggerResult:
+    async def _send(
+        self, wanted: Wanted, id: bytes, found: Found | None, ensure: Ensure | None = None
+    ) -> TriggerResult:
+        """Send a trigger to an instance that was looked up, or without `found` to one that is remembered."""
         signal = Triggered(wanted.event, wanted.raw, wanted.expected, wanted.needs_ack, wanted.occurred_at)
         item = Item(id, signal, Actor(wanted.by or "system", wanted.capabilities), ensure=ensure)
         item.receipt = request_key(wanted.request or uuid4().hex)
+        item.remembered = found is None
         outcome = await self.committer.apply(item)
         assert outcome.answer is not None
         result = result_of(outcome.answer)
-        is_over = outcome.instance is not None and outcome.instance.status in TERMINAL
-        if is_over or result.reason == TERMINAL_REASON:
+        ref: Ref = (self.org, wanted.flow, wanted.ref)
+        if (outcome.instance is not None and outcome.instance.status in TERMINAL) or result.reason == TERMINAL_REASON:
             self.refs.forget(ref)
-        else:
-            self.refs.remember(ref, item.instance)
+        elif found is not None:
+            self.refs.remember(ref, item.instance, is_sole=found.together + (ensure is not None) <= 1)
         self._announce()
         return result
 
@@ -207,7 +210,7 @@ class Triggering(Starting):
         flow, request = flow_of(environment, definition), request_key(take_request(request_id) or "")
         check_key(external_ref, "external reference")
         found = await find_machine_instance(self._opened(), self.org, flow, external_ref, request, "", only_key=True)
-        answer = None if found is None else await read_answer(self._opened(), self.org, found.id, request)
+        answer = None if found.id is None else await read_answer(self._opened(), self.org, found.id, request)
         return None if answer is None else result_of(answer)
 
     async def backfill(
@@ -237,8 +240,8 @@ class Triggering(Starting):
         key, ref = f"{_blueprint(machine)}:{external_ref}", (self.org, wanted.flow, external_ref)
         try_history(machine.program, signal)  # refused before anything is stored
         found = await self._find(wanted, key)
-        id = self.refs.making(ref, new_id(self.org, key, None)) if found is None else found.id
-        ensure = None if found is not None else self._ensure(id, machine, key, wanted, is_told=False)
+        id = self.refs.making(ref, new_id(self.org, key, None)) if found.id is None else found.id
+        ensure = None if found.id is not None else self._ensure(id, machine, key, wanted, is_told=False)
         item = Item(id, signal, Actor(by or "system"), ensure=ensure, receipt="backfill")
         try:
             outcome = await self.committer.apply(item)
@@ -260,10 +263,9 @@ class Triggering(Starting):
         """Where the instance of a reference stands: its state, its last event, what holds it."""
         flow = flow_of(environment, definition)
         check_key(external_ref, "external reference")
-        newest = await self.catalog.find(self._opened(), self.org, flow, None)
-        key = f"{_blueprint(newest)}:{external_ref}"
-        found = await find_machine_instance(self._opened(), self.org, flow, external_ref, None, key)
-        view = None if found is None else await read_machine_instance(self._opened(), self.org, found.id)
+        _blueprint(await self.catalog.find(self._opened(), self.org, flow, None))
+        found = await find_machine_instance(self._opened(), self.org, flow, external_ref, None, "", also_over=True)
+        view = None if found.id is None else await read_machine_instance(self._opened(), self.org, found.id)
         if view is None:
             raise NotFound(
                 f"The machine {flow!r} has no instance {external_ref!r}.",

@@ -157,6 +157,10 @@ create index stale_checks_due on holdfast.stale_checks (due_at);
 -- A trigger's answer stands with its receipt, so that a repeat is answered alike.
 alter table holdfast.outbox_receipts add column answer jsonb;
 
+-- The newest effective version of a blueprint: policies make new versions, so one may lie behind any number of them.
+create index definitions_by_blueprint on holdfast.definitions (org_id, name, ((compiled #>> '{config,blueprint}')::int), version)
+    where kind = 'machine' and status = 'published';
+
 -- Months.
 
 create or replace function holdfast.wanted_partitions(months_ahead int)
