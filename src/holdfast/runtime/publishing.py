@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +28,8 @@ log = logger("holdfast.publish")
 
 _ROUTED: Final = (Behaviour.WORK, Behaviour.CALL)  # the handler of an effect is its kind, which every worker has
 
+COUNTED_TRIES: Final = 20  # of those who publish versions of one machine at once
+
 Publishable = Written
 
 
@@ -43,7 +46,30 @@ class Published(msgspec.Struct, frozen=True):
 async def publish(
     session: Session, org: str, sources: Sequence[Source], by: str | None, app: str | None = None
 ) -> list[Published]:
-    """All of them in one transaction, or none. `app`: whose their short names of handlers are."""
+    """All of them in one transaction, or none. `app`: whose their short names of handlers are.
+
+    A version that the engine counts may be taken by somebody who publishes at the same time: it is counted again.
+    """
+    is_counted = any(source.content_hash is not None for source in sources)
+    for _ in range(COUNTED_TRIES if is_counted else 0):
+        with suppress(_Raced):
+            return await _publish(session, org, sources, by, app, may_race=True)
+    return await _publish(session, org, sources, by, app)
+
+
+class _Raced(Exception):
+    """A version was taken between its count and its insertion."""
+
+
+async def _publish(
+    session: Session,
+    org: str,
+    sources: Sequence[Source],
+    by: str | None,
+    app: str | None,
+    *,
+    may_race: bool = False,
+) -> list[Published]:
     sources = [await _numbered(session, org, source) for source in sources]
     graphs = [_lowered(source) for source in sources]
     # In threads: to check a large definition takes seconds, and nobody else waits for it.
@@ -55,6 +81,8 @@ async def publish(
         await _refuse_cycle(session, org, source)
     was_new = await insert_definitions(session, new)
     if was_new is None:
+        if may_race:
+            raise _Raced
         raise await _taken(session, org, new)
     return [
         Published(one.name, one.version, one.hash, is_new, await _unknown_flows(session, org, graph))

@@ -21,6 +21,7 @@ from holdfast.core.model.signals import (
     EventsExpired,
     Failure,
     ForceFail,
+    GateDone,
     ReceiptArrived,
     Resume,
     Signal,
@@ -172,5 +173,6 @@ _SIGNALS: dict[str, _Reader] = {
     "acked": lambda _q, e, _: Acknowledged(
         UUID(e.ack).bytes, e.at, UUID(e.consumer).bytes, e.outcome, e.reason, e.verdict, _then(e.then)
     ),
+    "gate": lambda _q, e, _: GateDone(UUID(e.ack).bytes, "success"),  # no consumer takes it
     "force_fail": lambda _q, e, _: ForceFail(e.reason, e.if_version),
 }

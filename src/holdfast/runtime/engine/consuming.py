@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import datetime
+from math import inf
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST, Receiver, u
 from holdfast.runtime.consumers.registry import Consumer
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.machines.triggers import flow_of
-from holdfast.runtime.validation import Id, check_moment, check_text, take_id, take_names, take_payload
+from holdfast.runtime.validation import Id, check_flag, check_moment, check_text, take_id, take_names, take_payload
 from holdfast.store import consumers as stored
 from holdfast.store import deliveries
 from holdfast.store.consumers import ConsumerState, KnownConsumer, NewConsumer
@@ -138,7 +139,11 @@ class Consuming(Reading):
     ) -> NewConsumer:
         flow_of(env, "any")  # refuses what is no environment
         _check_name(name)
+        flags = (("transitions", transitions), ("takes_hooks", takes_hooks), ("critical", critical))
+        for what, value in flags:
+            check_flag(value, what)
         options = self.consumer_options
+        attempts = options.max_attempts if max_attempts is None else max_attempts
         return NewConsumer(
             environment=env,
             name=name,
@@ -150,9 +155,9 @@ class Consuming(Reading):
             takes_transitions=transitions,
             takes_hooks=takes_hooks,
             critical=critical,
-            ttl=_number(options.ttl if ttl is None else ttl, "ttl", 1.0, LONGEST_TTL),
-            max_attempts=round(_number(max_attempts or options.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)),
-            in_flight=round(_number(in_flight, "in_flight", 1, MOST_IN_FLIGHT)),
+            ttl=take_number(options.ttl if ttl is None else ttl, "ttl", 1.0, LONGEST_TTL),
+            max_attempts=round(take_number(attempts, "max_attempts", 1, MOST_ATTEMPTS)),
+            in_flight=round(take_number(in_flight, "in_flight", 1, MOST_IN_FLIGHT)),
             since=_since(since),
         )
 
@@ -204,8 +209,8 @@ class Consuming(Reading):
         """
         check_text(env, "environment")
         check_text(consumer, "consumer")
-        most = round(_number(most, "most", 1, MOST))
-        return await self._receiver.receive(self.org, env, consumer, most, _number(wait, "wait", 0.0, LONGEST_WAIT))
+        most = round(take_number(most, "most", 1, MOST))
+        return await self._receiver.receive(self.org, env, consumer, most, take_number(wait, "wait", 0.0, LONGEST_WAIT))
 
     async def listen(self, env: str, consumer: str, *, most: int = 50) -> AsyncGenerator[ConsumerEvent]:
         """Yield facts of a consumer as they become due, in order for each instance."""
@@ -303,7 +308,7 @@ def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(sorted(set(take_names(names, what))))
 
 
-def _number(value: Any, what: str, least: float, most: float) -> float:
+def take_number(value: Any, what: str, least: float, most: float = inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise Refused(
             f"`{what}` is {str(value)[:40]}.", code="NUMBER_INVALID", hint=f"Give a number from {least:g} to {most:g}."

@@ -1,19 +1,17 @@
-"""Machines: import them, send them events, ask where they stand, answer for their consumers."""
+"""Machines: import them, send them events, ask where they stand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
-from holdfast.core.machine.acks import FAILED, PROCESSED
 from holdfast.core.machine.triggers import TERMINAL_REASON, event_of
-from holdfast.core.model.ack_handles import decode_ack
-from holdfast.core.model.signals import Acknowledged, Actor, Backfilled, Triggered
+from holdfast.core.model.signals import Actor, Backfilled, Triggered
 from holdfast.core.model.status import TERMINAL
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.catalog import Definition
 from holdfast.runtime.commit.items import Item, Overtaken, request_key
 from holdfast.runtime.commit.starter import new_id
@@ -33,10 +31,9 @@ from holdfast.runtime.machines.triggers import (
     take_raw,
     take_request,
 )
-from holdfast.runtime.publishing import Published
-from holdfast.runtime.validation import check_key, check_text, check_version, take_names
+from holdfast.runtime.publishing import COUNTED_TRIES, Published
+from holdfast.runtime.validation import check_flag, check_key, check_text, check_version, take_names
 from holdfast.store.commit.ensuring import Ensure
-from holdfast.store.consumers import find_consumer
 from holdfast.store.machines import (
     Found,
     MachineInstance,
@@ -47,9 +44,6 @@ from holdfast.store.machines import (
     read_machine_instance,
 )
 from holdfast.store.reads.flows import read_flow
-
-ANSWERS: Final = (PROCESSED, FAILED)
-VERDICTS: Final = ("success", "failure")
 
 
 class Triggering(Starting):
@@ -72,6 +66,12 @@ class Triggering(Starting):
             return await self.publish(Machine.load(machine, policy), by=by)
         if policy is None:
             raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint="Pass a machine, or a policy.")
+        for _ in range(COUNTED_TRIES):
+            try:
+                return await self.publish(await self._with_newest_blueprint(policy, environment), by=by)
+            except Conflict as conflict:
+                if conflict.code != "BLUEPRINT_OUTDATED":
+                    raise  # else a newer blueprint was imported meanwhile
         return await self.publish(await self._with_newest_blueprint(policy, environment), by=by)
 
     async def _with_newest_blueprint(self, policy: Loadable, environment: str | None) -> Machine:
@@ -119,6 +119,7 @@ class Triggering(Starting):
         check_key(external_ref, "external reference")
         check_text(by, "actor")
         check_version(version)
+        check_flag(ack_required, "ack_required")
         wanted = Wanted(
             flow_of(environment, definition), external_ref, take_event(event), take_raw(payload, event),
             take_request(request_id), by, take_names(capabilities, "capability"), take_number(expected, "expectation"),
@@ -273,64 +274,6 @@ class Triggering(Starting):
                 hint="The first trigger makes it.",
             )
         return view
-
-    # --- answers of consumers --------------------------------------------------------------------------------------
-
-    async def ack(
-        self,
-        environment: str,
-        consumer: str,
-        ack: str,
-        outcome: str,
-        *,
-        message: str | None = None,
-        verdict: str | None = None,
-        then: tuple[str | int, Any] | None = None,
-        by: str | None = None,
-        capabilities: Sequence[str] = (),
-        conn: Any = None,
-    ) -> TriggerResult | None:
-        """Answer a fact: processed, or failed with a message. `verdict` is a gate's; `then` is the next event.
-
-        The next event is decided in the same commit, and its answer is returned.
-        """
-        address = decode_ack(ack)
-        if outcome not in ANSWERS:
-            raise Refused(
-                f"There is no outcome {str(outcome)[:40]!r}.", code="OUTCOME_UNKNOWN_NAME", hint=f"One of {ANSWERS}."
-            )
-        if verdict not in (None, *VERDICTS):
-            raise Refused(f"There is no verdict {verdict!r}.", code="VERDICT_UNKNOWN", hint=f"One of {VERDICTS}.")
-        for text, what in ((environment, "environment"), (consumer, "consumer"), (message, "message"), (by, "actor")):
-            check_text(text, what)
-        following = None if then is None else Triggered(take_event(then[0]), take_raw(then[1], then[0]))
-        held = take_names(capabilities, "capability")
-        if conn is not None:
-            there = None if following is None else (str(following.event), _as_text(following.raw))
-            await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by)
-            return None
-        id = await self._consumer_id(environment, consumer)
-        signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
-        item = Item(address.instance, signal, Actor(by or consumer, held))
-        if following is not None:
-            item.receipt = f"then:{UUID(bytes=address.fact)}:{UUID(bytes=id)}"
-        told = await self.committer.apply(item)
-        self._announce()
-        return None if told.answer is None else result_of(told.answer)
-
-    async def _consumer_id(self, environment: str, name: str) -> bytes:
-        found = await find_consumer(self._opened(), self.org, environment, name)
-        if found is None:
-            raise NotFound(
-                f"There is no consumer {name!r} in {environment!r}.",
-                code="CONSUMER_UNKNOWN",
-                hint="Register it first.",
-            )
-        return found
-
-
-def _as_text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()
 
 
 def _blueprint(definition: Definition) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from psycopg.pq.abc import PGresult
 
 from holdfast.core.machine.acks import Delivery, Settled
+from holdfast.core.machine.gates import GATE
 from holdfast.core.model.decision import Fact, Notice
 from holdfast.core.model.ids import step_id
 from holdfast.core.model.state import Instance
@@ -158,6 +159,11 @@ def fact_rows(before: Instance, version: int, facts: Sequence[Fact]) -> tuple[li
         for ordinal, f in enumerate(facts)
     ]  # fmt: skip
     return acks, deliveries
+
+
+def gate_rows(before: Instance, facts: Sequence[Fact]) -> list[Row]:
+    """The gates among facts. Those that no consumer takes are done."""
+    return [(before.id, before.id[15], f.id, before.org) for f in facts if f.type == GATE]
 
 
 def told_rows(before: Instance, version: int, date: int, notices: Sequence[Notice]) -> list[Row]:
