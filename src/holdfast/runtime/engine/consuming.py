@@ -246,19 +246,17 @@ class Consuming(Reading):
             raise Refused(
                 "Deliveries are listed by instance or by consumer.", code="FILTER_MISSING", hint="Name one of them."
             )
-        start = FIRST
-        if after is not None:
-            place = decode_ack(after)
-            start = place.at, place.fact
+        start, taker = _place(after)
         most = check_page(limit, "deliveries") + 1
         if consumer is not None:
             found = await deliveries.list_open_deliveries(self._opened(), self.org, *consumer, start, most)
         else:
             assert instance is not None
             found = await deliveries.list_deliveries_of_instance(
-                self._opened(), self.org, take_id(instance), start, most, closed=closed
+                self._opened(), self.org, take_id(instance), start, most, closed=closed, after_consumer=taker
             )
-        return DeliveryPage(found[: most - 1], found[most - 2].ack if len(found) == most else None)
+        last = found[most - 2] if len(found) == most else None
+        return DeliveryPage(found[: most - 1], None if last is None else f"{last.ack}.{last.consumer_id}")
 
     async def replay_consumer(self, env: str, name: str, *, since: datetime, dry_run: bool = False) -> Replay:
         """Give a consumer all its facts again from a moment on, in order; nothing newer overtakes them.
@@ -292,6 +290,15 @@ class Consuming(Reading):
             done = await self._answers.postpone(key, wish or Postpone(delay=self.consumer_options.pending_resend))
         if not done and not await deliveries.is_there(self._opened(), key):
             raise unknown_ack(ack)
+
+
+def _place(after: str | None) -> tuple[tuple[int, bytes], bytes]:
+    """The place behind a delivery: its fact, and its consumer among those that have the same one."""
+    if after is None:
+        return FIRST, bytes(16)
+    handle, _, consumer = str(after).partition(".")
+    fact = decode_ack(handle)
+    return (fact.at, fact.fact), take_id(consumer) if consumer else bytes(16)
 
 
 def _check_name(name: Any) -> None:

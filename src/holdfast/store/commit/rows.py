@@ -363,7 +363,7 @@ def _facts(rows: Rows, before: Instance, decision: Decision) -> None:
         acks, deliveries = fact_rows(before, decision.instance.version, decision.facts)
         rows.tables["insert_acks"] += acks
         rows.tables["insert_deliveries"] += deliveries
-        rows.tables["pass_gates"] += gate_rows(before, decision.facts)
+        rows.tables["pass_gates"] += gate_rows(decision)
 
 
 def _notices(rows: Rows, before: Instance, decision: Decision) -> None:

@@ -529,6 +529,7 @@ declare
     happened timestamptz;
     taker uuid;
     settled_now int;
+    following text;
     moment timestamptz := holdfast.clock();
 begin
     if outcome not in ('processed', 'failed') then
@@ -564,6 +565,16 @@ begin
         raise exception 'There is no such acknowledgement of consumer "%"', consumer using errcode = 'HF404',
             hint = 'Answer as the consumer that got the event.';
     end if;
+    if next_event is not null then
+        select holdfast.event_name(d.compiled, d.edges, next_event) into following
+        from holdfast.instances i
+        join holdfast.definitions d on d.id = i.definition_id
+        where i.id = instance and i.bucket = shard;
+        if following is null then
+            raise exception 'The machine has no event "%"', next_event using errcode = 'HF422',
+                hint = 'Name an event of its blueprint, or give its code.';
+        end if;
+    end if;
     update holdfast.ack_consumers d set settled_at = moment, next_due = null
     where d.instance_id = instance and d.created_at = happened and d.ack_id = fact and d.consumer_id = taker
       and d.bucket = shard and d.status <> 'processed'
@@ -577,8 +588,8 @@ begin
         instance, holdfast.new_id(shard), shard, tenant, 'acked',
         jsonb_strip_nulls(jsonb_build_object('ack', fact, 'at', micros, 'consumer', taker, 'outcome', outcome,
             'reason', message, 'verdict', verdict, 'actor', holdfast.actor_of(coalesce(by, consumer))))
-            || case when next_event is null then '{}'
-                else jsonb_build_object('then', jsonb_build_object('event', next_event, 'payload', next_payload)) end,
+            || case when following is null then '{}'
+                else jsonb_build_object('then', jsonb_build_object('event', following, 'payload', next_payload)) end,
         moment
     );
     perform holdfast.wake_workers();
