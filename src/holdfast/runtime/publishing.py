@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,8 @@ from holdfast.store.reads.flows import FlowDocument, read_flow
 log = logger("holdfast.publish")
 
 _ROUTED: Final = (Behaviour.WORK, Behaviour.CALL)  # the handler of an effect is its kind, which every worker has
+
+COUNTED_TRIES: Final = 20  # of those who publish versions of one machine at once
 
 Publishable = Written
 
@@ -51,8 +54,30 @@ async def publish(
 ) -> list[Published]:
     """All of them in one transaction, or none. `app`: whose their short names of handlers are.
 
-    A dry run checks all of it and stores nothing.
+    A dry run checks all of it and stores nothing. A version that the engine counts may be taken by another publisher at
+    the same time: it is counted again.
     """
+    is_counted = any(source.content_hash is not None for source in sources)
+    for _ in range(COUNTED_TRIES if is_counted else 0):
+        with suppress(_Raced):
+            return await _publish(session, org, sources, by, app, dry_run=dry_run, may_race=True)
+    return await _publish(session, org, sources, by, app, dry_run=dry_run)
+
+
+class _Raced(Exception):
+    """A version was taken between its count and its insertion."""
+
+
+async def _publish(
+    session: Session,
+    org: str,
+    sources: Sequence[Source],
+    by: str | None,
+    app: str | None,
+    *,
+    dry_run: bool,
+    may_race: bool = False,
+) -> list[Published]:
     sources = [await _numbered(session, org, source) for source in sources]
     graphs = [_lowered(source) for source in sources]
     # In threads: to check a large definition takes seconds, and nobody else waits for it.
@@ -64,6 +89,8 @@ async def publish(
         await _refuse_cycle(session, org, source)
     was_new = await (_would_insert(session, org, new) if dry_run else insert_definitions(session, new))
     if was_new is None:
+        if may_race:
+            raise _Raced
         raise await _taken(session, org, new)
     return [
         Published(one.name, one.version, one.hash, is_new, await _unknown_flows(session, org, graph))

@@ -87,6 +87,14 @@ def several(names: Iterable[str], what: str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
+def check_flag(value: Any, what: str) -> None:
+    """Check a yes or no: a text such as "no" would count as yes."""
+    if not isinstance(value, bool):
+        raise Refused(
+            f"`{what}` is {ascii(value)[:40]}, not true or false.", code="FLAG_INVALID", hint="Pass True or False."
+        )
+
+
 def check_moment(moment: Any, what: str) -> None:
     """Check a moment; without a time zone it is read as UTC."""
     if moment is not None and not isinstance(moment, datetime):

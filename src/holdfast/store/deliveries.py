@@ -66,6 +66,7 @@ class Delivery(msgspec.Struct, frozen=True):
     instance_id: str
     environment: str
     consumer: str
+    consumer_id: str
     definition: str
     external_ref: str
     kind: str
@@ -185,9 +186,19 @@ async def list_open_deliveries(
 
 
 async def list_deliveries_of_instance(
-    session: Session, org: str, instance: bytes, after: tuple[int, bytes], limit: int, *, closed: bool
+    session: Session,
+    org: str,
+    instance: bytes,
+    after: tuple[int, bytes],
+    limit: int,
+    *,
+    closed: bool,
+    after_consumer: bytes = bytes(16),
 ) -> list[Delivery]:
-    query = SQL.list_deliveries_of_instance.one(instance, instance[15], org, closed, *after, limit)
+    """Deliveries of an instance; several consumers have one of the same fact, so a place among them names one."""
+    query = SQL.list_deliveries_of_instance.one(
+        instance, instance[15], org, closed, *after, limit, after_consumer
+    )  # fmt: skip
     results = await session.once(SQL.use_tenant.one(org), query)
     return [_delivery(row) for row in rows(results[1])]
 
@@ -213,12 +224,13 @@ def _claimed(row: list[Any]) -> Claimed:
 
 def _delivery(row: list[Any]) -> Delivery:
     (instance, created, fact, environment, consumer, _, _, status, attempts, most, due, delivered, closed, verdict,
-     message, kind, state, event, hook, ref, definition) = row  # fmt: skip
+     message, kind, state, event, hook, ref, definition, consumer_id) = row  # fmt: skip
     return Delivery(
         ack=encode_ack(AckAddress(instance, read_int(created), fact)),
         instance_id=str(UUID(bytes=instance)),
         environment=environment.decode(),
         consumer=consumer.decode(),
+        consumer_id=str(UUID(bytes=consumer_id)),
         definition=definition.decode(),
         external_ref=ref.decode(),
         kind=kind.decode(),

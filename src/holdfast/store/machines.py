@@ -12,11 +12,10 @@ from holdfast.store.pg.wire import read_int
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The instance a trigger means."""
+    """The instance a trigger means, if there is one, and how many instances its reference has had."""
 
-    id: bytes
-    definition: bytes
-    is_over: bool
+    id: bytes | None
+    together: int
 
 
 class MachineInstance(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,17 +37,30 @@ class MachineInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_machine_instance(
-    session: Session, org: str, flow: str, ref: str, request: str | None, key: str, *, only_key: bool = False
-) -> Found | None:
+    session: Session,
+    org: str,
+    flow: str,
+    ref: str,
+    request: str | None,
+    key: str,
+    *,
+    only_key: bool = False,
+    also_over: bool = False,
+) -> Found:
     """Find the instance that knows the request, else the open one, else the newest of the blueprint (`key`).
 
-    `only_key`: no open one of another blueprint will do.
+    `only_key`: no open one of another blueprint will do. `also_over`: one that is over will, whatever its blueprint.
     """
-    query = SQL.find_machine_instance.one(org, flow, ref, request, key, only_key)
+    query = SQL.find_machine_instance.one(org, flow, ref, request, key, only_key, also_over)
     results = await session.once(SQL.use_worker.one(), query)
-    for id, definition, over in rows(results[1]):
-        return Found(id, definition, over == b"\1")
-    return None
+    [(id, together)] = rows(results[1])
+    return Found(id, read_int(together))
+
+
+async def find_blueprint(session: Session, org: str, flow: str, blueprint: int) -> int | None:
+    """The newest effective version of a blueprint."""
+    results = await session.once(SQL.use_worker.one(), SQL.find_blueprint.one(org, flow, blueprint))
+    return next((read_int(version) for (version,) in rows(results[1])), None)
 
 
 async def read_machine_instance(session: Session, org: str, id: bytes) -> MachineInstance | None:

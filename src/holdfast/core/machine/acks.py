@@ -59,7 +59,7 @@ def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settle
     if signal.outcome == PROCESSED:
         is_late = delivery.is_closed and delivery.status == PROCESSED
         return None if is_late else Settled(PROCESSED, True, _verdict(delivery, signal))
-    if delivery.is_closed or delivery.status == FAILED:
+    if delivery.is_closed or (delivery.status == FAILED and signal.outcome != ABANDONED):
         return None
     if delivery.is_settled and signal.outcome != FAILED:
         return None  # its consumer has answered, and that answer is on its way
@@ -91,11 +91,12 @@ def gate_verdict(deliveries: Iterable[Delivery]) -> str | None:
     """The verdict of a gate by the answers of its consumers; None while it is open.
 
     `all`: every consumer must have answered, and one failure is a failure. `any`: the first success is one, and it is
-    a failure only when nobody is left who could still succeed. Consumers that were removed do not count.
+    a failure only when nobody is left who could still succeed. Consumers that were removed do not count, and a gate
+    that has no other holds nothing.
     """
     counted = [delivery for delivery in deliveries if delivery.status != ABANDONED]
     if not counted:
-        return None
+        return SUCCESS
     waits_for_all = counted[0].mode != "any"
     succeeded = [d for d in counted if d.is_closed and d.verdict == SUCCESS]
     is_open = any(not d.is_closed for d in counted)

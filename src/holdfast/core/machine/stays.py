@@ -43,9 +43,17 @@ def stay_waits(turn: Turn, place: Place, move: Move) -> tuple[Wait, ...]:
     timeout = place.state.timeout if place.state is not None else None
     if timeout is None or _goes_on(arrival, place, timeout):
         return waits
-    purpose = STALE if timeout.event is None else PROMPT
+    purpose = timeout_of(place) or PROMPT
     wait = wait_id(token_id(move.path, move.hop), move.run, purpose)
     return (*waits, turn.timer(move.path, wait, purpose, turn.now + seconds(timeout.after)))
+
+
+def timeout_of(place: Place) -> str | None:
+    """The purpose of the timer that a stay in a state has."""
+    timeout = place.state.timeout if place.state is not None else None
+    if timeout is None:
+        return None
+    return STALE if timeout.event is None else PROMPT
 
 
 def _goes_on(arrival: Arrival | None, place: Place, timeout: StateTimeout) -> bool:

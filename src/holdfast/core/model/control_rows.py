@@ -203,12 +203,13 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The node of a token before and after a migration, and the waits that ended."""
+    """The node of a token before and after a migration, the waits that ended and those that began."""
 
     path: str
     was: str
     now: str
     lifted: tuple[str, ...] = ()
+    begun: tuple[Wait, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Migrated(ControlRow, frozen=True, kw_only=True):

@@ -16,9 +16,10 @@ import msgspec
 from holdfast.core.kernel.builder import Turn
 from holdfast.core.kernel.failure import postponed
 from holdfast.core.kernel.scopes import OUT
+from holdfast.core.machine.stays import PROMPT, STALE, timeout_of
 from holdfast.core.model.control_rows import Migrated, Side, Standing
 from holdfast.core.model.decision import TaskRenamed
-from holdfast.core.model.ids import token_id
+from holdfast.core.model.ids import token_id, wait_id
 from holdfast.core.model.program import Place, Program
 from holdfast.core.model.signals import Migrate
 from holdfast.core.model.state import Scope, Token, Wait
@@ -188,7 +189,26 @@ class _Crossing:
             if wait.id not in lifted and not _fits(wait, before, place):
                 what = repr(wait.event) if wait.event is not None else f"a {wait.kind}"
                 raise _blocked("MIGRATION_WAIT_CHANGED", f"{token.node!r} waits for {what}, which {name!r} does not.")
-        return Standing(path, token.node, name, lifted)
+        ended, begun = self._timeout(path, token, before, place)
+        return Standing(path, token.node, name, (*lifted, *ended), begun or msgspec.UNSET)
+
+    def _timeout(
+        self, path: str, token: Token, before: Place, place: Place
+    ) -> tuple[tuple[str, ...], tuple[Wait, ...]]:
+        """Keep the timeout of a machine's stay as it was set; where only one version has one, end it or begin it now.
+
+        One that was over before does not begin again.
+        """
+        if token.phase is not Phase.RESTING:
+            return (), ()
+        wanted, was = timeout_of(place), timeout_of(before)
+        ended = tuple(wait.id for wait in token.waits if wait.kind in (PROMPT, STALE) and wait.kind != wanted)
+        if wanted is None or wanted == was:
+            return ended, ()
+        assert place.state is not None
+        assert place.state.timeout is not None
+        wait = f"{wait_id(token_id(path, token.hop), token.run, wanted)}~{self.turn.version}"
+        return ended, (self.turn.timer(path, wait, wanted, self.turn.now + seconds(place.state.timeout.after)),)
 
     def _check_behaviour(self, token: Token, before: Place, place: Place) -> None:
         if token.phase is Phase.HELD:  # nothing of the node has happened: it may become any other that is no join
@@ -283,11 +303,12 @@ def _renamed(token: Token, standing: Standing) -> list[TaskRenamed]:
 
 def moved(token: Token, standing: Standing, target: Program) -> Token:
     """The token under the new graph. As everywhere, a value that the step row has is not kept twice."""
+    begun = () if standing.begun is msgspec.UNSET else standing.begun
     keeps = token.phase in (Phase.HELD, Phase.DEAD) or target.places[standing.now].keeps_value
     return msgspec.structs.replace(
         token,
         node=standing.now,
-        waits=tuple(wait for wait in token.waits if wait.id not in standing.lifted),
+        waits=(*(wait for wait in token.waits if wait.id not in standing.lifted), *begun),
         value=token.value if keeps else msgspec.UNSET,
     )
 

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.core.decide import decide, decide_at_length
 from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, redrive, settle
 from holdfast.core.machine.gates import GATE
-from holdfast.core.machine.triggers import NotApplied
+from holdfast.core.machine.triggers import NotApplied, event_of
 from holdfast.core.model.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
 from holdfast.core.model.program import Program
 from holdfast.core.model.signals import (
@@ -49,11 +49,12 @@ from holdfast.core.model.timestamps import seconds
 from holdfast.core.signals.migrate import lost_undos
 from holdfast.core.signals.requeue import stale_letters
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
+from holdfast.graph.machine import MachineConfig
 from holdfast.logs import logger
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
 from holdfast.runtime.commit.follow_ups import follow, is_overtaken, is_repeated, plan_rollbacks, remember_taker
-from holdfast.runtime.commit.items import Item, from_queue
+from holdfast.runtime.commit.items import Item, Overtaken, from_queue
 from holdfast.store.commit.batch import Batch, ChildStart, SignalReceipt, writes
 from holdfast.store.commit.deliveries import (
     Change,
@@ -92,7 +93,7 @@ HALTED: Final = "ACK_SUSPEND"  # begins the reason of an instance that a failed 
 AFTER_ALL: Final = "processed after all"
 KEEP_SECONDS = 7 * 24 * 3600.0
 _STARTED_BEFORE = frozenset({"ALREADY_STARTED", "INSTANCE_OVER"})
-_SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started", "lapsed"})
+_SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started", "lapsed", "gate"})
 
 
 class Plan:
@@ -131,6 +132,8 @@ class Plan:
         self.takers: set[tuple[str, str, str]] = set()  # machines that have a consumer of transitions
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
+        self.ensured: set[bytes] = set()  # machines that this transaction inserted, with their look for rests
+        self.stale_after: float | None = None  # seconds of rest that are told of, where a policy says nothing
         self.point = POINT
         self.month: Month | None = None
         self.rollbacks: dict[bytes, Entry] = {}  # those that wait for their history
@@ -143,6 +146,7 @@ class Plan:
         self.unloadable: dict[bytes, HoldfastError] = {}  # definitions that nothing can be decided on
 
     async def make(self, session: Session, items: list[Item]) -> None:
+        self.ensured = {item.instance for item in items if item.ensure is not None}
         await self._load_programs(session, items)
         await self._lock_keys(session, items)
         known = await self._look_up(session, items)
@@ -150,7 +154,7 @@ class Plan:
             if queued.instance not in self.halted:
                 await self._take_queued(session, queued)
         for item in items:
-            content = None if item.receipt is None else _content(item)
+            content = self._content_of(item)
             receipt = None if content is None else known[content]
             if receipt is not None and not self._is_new(item, receipt):
                 continue
@@ -180,11 +184,11 @@ class Plan:
     async def _look_up(self, session: Session, items: Sequence[Item]) -> dict[SignalContent, Receipt]:
         """Read the earlier receipts of these signals, lock the tasks they decide, and read who has answered the facts
         they are about: one flush for all."""
-        signals = [content for item in items if (content := _content(item)) is not None]
+        signals = [content for item in items if (content := self._content_of(item)) is not None]
         tasks = sorted({item.signal.task for item in items if type(item.signal) is Decided})
         facts = sorted({fact for item in items for fact in _facts_of(item)})
         redriven = sorted({item.instance for item in items if type(item.signal) is Redrive})
-        machines = sorted({self._machine_of(item) for item in items if type(item.signal) is Triggered} - {NOWHERE})
+        machines = sorted({self._machine_of(item) for item in items if _moves(item.signal)} - {NOWHERE})
         queries = [
             *([find_receipts(signals)] if signals else ()),
             *([deliveries_of(facts)] if facts else ()),
@@ -275,7 +279,31 @@ class Plan:
             unmade=self.unmade,
             fast=self.fast,
             settled=self.settled,
+            over=list(self._over()),
+            watched=[watched for _, watched in self._watched()],
         )
+
+    def _over(self) -> Iterator[bytes]:
+        """Machines that end with this commit."""
+        for id, entry in self.entries.items():
+            after = entry.decisions[-1].instance
+            is_over = after.status in TERMINAL and entry.before.status not in TERMINAL
+            if is_over and self._machine(after.definition) is not None:
+                yield id
+
+    def _watched(self) -> Iterator[tuple[bytes, tuple[bytes, str, float | None]]]:
+        """Machines whose rests are to be looked after: those that begin here, and those with another policy."""
+        for id, entry in self.entries.items():
+            before, after = entry.before, entry.decisions[-1].instance
+            if before.version and before.definition == after.definition:
+                continue
+            machine = self._machine(after.definition)
+            if machine is not None and id not in self.ensured:
+                yield id, (id, before.org, self.stale_after if machine.stale is None else machine.stale)
+
+    def _machine(self, definition: bytes) -> MachineConfig | None:
+        program = self.catalog.known(definition)
+        return None if program is None else program.machine
 
     def _writes_of(self, date: int) -> list[Query]:
         """The writes of instances with one date. Their rows are locked, so dates in any order cannot deadlock."""
@@ -295,6 +323,8 @@ class Plan:
                 unmade=[u for u in self.unmade if of(u[0]) == date],
                 fast=self.fast,
                 settled=[c for c in self.settled if of(c.key[0]) == date],
+                over=[id for id in self._over() if of(id) == date],
+                watched=[watched for id, watched in self._watched() if of(id) == date],
             )
         )
 
@@ -407,6 +437,9 @@ class Plan:
             _check_node(program, item.signal)
             if type(item.signal) is Triggered and self._machine_of(item) not in self.takers:
                 raise no_consumer(instance.flow)
+            if item.remembered and instance.status in TERMINAL:
+                self.refused.append((item, Overtaken()))
+                return False
             facts = self._facts if item.actor is SYSTEM and not self.locked.ahead else self._facts_for(item)
             decision = self.decide(program, instance, item.signal, facts)
         except NotApplied as told:
@@ -440,10 +473,17 @@ class Plan:
     async def _take_of_machine(self, session: Session, item: Item) -> None:
         """A trigger or an answer out of the queue: nobody waits for it, and what it finds is kept with its receipt."""
         known = await self._look_up(session, [item])
-        content = _content(item)
+        content = self._content_of(item)
         receipt = None if content is None else known[content]
         if receipt is None or self._is_new(item, receipt):
             self._take(item, receipt)
+
+    def _content_of(self, item: Item) -> SignalContent | None:
+        """What a repeat of the item must say. The events of machines are compared by their names, however written."""
+        if item.receipt is None:
+            return None
+        found = self.locked.instances.get(item.instance)
+        return _content(item, None if found is None else self.catalog.known(found.definition))
 
     def _machine_of(self, item: Item) -> tuple[str, str, str]:
         """Organisation, environment and definition."""
@@ -524,6 +564,8 @@ class Plan:
                 go_on(GateDone(signal.ack, verdict))
         if signal.then is None or signal.outcome != PROCESSED:
             return decisions, None
+        if self._machine_of(item) not in self.takers:
+            raise no_consumer(instance.flow)
         try:
             return decisions, go_on(signal.then, item.actor).answer
         except NotApplied as told:
@@ -702,26 +744,37 @@ def _check_node(program: Program, signal: Signal) -> None:
         )
 
 
-def _content(item: Item) -> SignalContent | None:
+def _content(item: Item, program: Program | None) -> SignalContent | None:
     signal = item.signal
-    if item.receipt is None:
-        return None
-    if item.content is not None:
+    if item.receipt is None or item.content is not None:
         return item.content
     if isinstance(signal, Decided):
         return decision_content(item.instance, item.receipt, signal)
     if isinstance(signal, Acknowledged):
         then = signal.then
-        event, raw = ("", None) if then is None else (str(then.event), then.raw)
+        event, raw = ("", None) if then is None else (_name_of(program, then.event), then.raw)
         return SignalContent(item.instance, item.receipt, event, raw, None)
     if isinstance(signal, Backfilled):
         return SignalContent(item.instance, item.receipt, "backfill", msgspec.json.encode(signal), None)
     if isinstance(signal, Triggered):
         said = None if signal.expected is None else str(signal.expected)
-        return SignalContent(item.instance, item.receipt, str(signal.event), signal.raw, said)
+        return SignalContent(item.instance, item.receipt, _name_of(program, signal.event), signal.raw, said)
     if isinstance(signal, EventArrived):
         return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
     return SignalContent(item.instance, item.receipt, type(signal).__name__, None, None)  # its id is unique
+
+
+def _moves(signal: Signal) -> bool:
+    """Check if a signal brings an event of a machine, of which somebody has to be told."""
+    return type(signal) is Triggered or (type(signal) is Acknowledged and signal.then is not None)
+
+
+def _name_of(program: Program | None, event: str | int) -> str:
+    """The name of an event; what no machine knows is refused later, and compared as it was written."""
+    if program is not None:
+        with contextlib.suppress(Refused):
+            return event_of(program, event)
+    return str(event)
 
 
 def _keyed_needs(entry: Entry) -> Iterator[EarlyEvents]:

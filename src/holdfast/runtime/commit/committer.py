@@ -279,7 +279,9 @@ class Committer:
 
     def _plan(self, locked: Locked) -> Plan:
         options = self.options
-        return Plan(self.catalog, locked, self.worker, self.port.leases, options.max_context, fast=options.fast_paths)
+        plan = Plan(self.catalog, locked, self.worker, self.port.leases, options.max_context, fast=options.fast_paths)
+        plan.stale_after = options.stale_after
+        return plan
 
     async def _write_unlocked(self, session: Session, plan: Plan) -> None:
         begin = [BEGIN, pin_impatiently(session)]

@@ -21,6 +21,7 @@ from holdfast.core.model.signals import (
     EventsExpired,
     Failure,
     ForceFail,
+    GateDone,
     ReceiptArrived,
     Resume,
     Signal,
@@ -55,7 +56,12 @@ class Item(msgspec.Struct, gc=False):
     input: bytes | None = None  # what the step was called with, should its result turn out not to be storable
     unmade: bool = False  # a result without a call, though the step was leased with one that counts
     ensure: Ensure | None = None  # of a trigger: the instance to insert, if it is not there
+    remembered: bool = False  # of a trigger: its instance was not looked up, so another one may be meant by now
     deadline: float = 0.0  # of the loop's clock: when an API request gives up on a busy instance
+
+
+class Overtaken(Exception):
+    """Answer to a trigger sent from memory: its instance is over, so the reference must be looked up."""
 
 
 class _Next(msgspec.Struct):
@@ -167,5 +173,6 @@ _SIGNALS: dict[str, _Reader] = {
     "acked": lambda _q, e, _: Acknowledged(
         UUID(e.ack).bytes, e.at, UUID(e.consumer).bytes, e.outcome, e.reason, e.verdict, _then(e.then)
     ),
+    "gate": lambda _q, e, _: GateDone(UUID(e.ack).bytes, "success"),  # no consumer takes it
     "force_fail": lambda _q, e, _: ForceFail(e.reason, e.if_version),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
+from math import inf
 from typing import Any, Final, Literal
 
 import msgspec
@@ -17,7 +18,7 @@ from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST, Receiver, u
 from holdfast.runtime.consumers.registry import Consumer
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.machines.triggers import flow_of
-from holdfast.runtime.validation import Id, check_moment, check_text, take_id, take_names, take_payload
+from holdfast.runtime.validation import Id, check_flag, check_moment, check_text, take_id, take_names, take_payload
 from holdfast.store import consumers as stored
 from holdfast.store import deliveries
 from holdfast.store.consumers import ConsumerState, KnownConsumer, NewConsumer
@@ -147,7 +148,11 @@ class Consuming(Reading):
     ) -> NewConsumer:
         flow_of(env, "any")  # refuses what is no environment
         _check_name(name)
+        flags = (("transitions", transitions), ("takes_hooks", takes_hooks), ("critical", critical))
+        for what, value in flags:
+            check_flag(value, what)
         options = self.consumer_options
+        attempts = options.max_attempts if max_attempts is None else max_attempts
         return NewConsumer(
             environment=env,
             name=name,
@@ -159,9 +164,9 @@ class Consuming(Reading):
             takes_transitions=transitions,
             takes_hooks=takes_hooks,
             critical=critical,
-            ttl=_number(options.ttl if ttl is None else ttl, "ttl", 1.0, LONGEST_TTL),
-            max_attempts=round(_number(max_attempts or options.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)),
-            in_flight=round(_number(in_flight, "in_flight", 1, MOST_IN_FLIGHT)),
+            ttl=take_number(options.ttl if ttl is None else ttl, "ttl", 1.0, LONGEST_TTL),
+            max_attempts=round(take_number(attempts, "max_attempts", 1, MOST_ATTEMPTS)),
+            in_flight=round(take_number(in_flight, "in_flight", 1, MOST_IN_FLIGHT)),
             since=_since(since),
         )
 
@@ -222,8 +227,8 @@ class Consuming(Reading):
         """
         check_text(env, "environment")
         check_text(consumer, "consumer")
-        most = round(_number(most, "most", 1, MOST))
-        return await self._receiver.receive(self.org, env, consumer, most, _number(wait, "wait", 0.0, LONGEST_WAIT))
+        most = round(take_number(most, "most", 1, MOST))
+        return await self._receiver.receive(self.org, env, consumer, most, take_number(wait, "wait", 0.0, LONGEST_WAIT))
 
     async def listen(
         self, env: str, consumer: str, *, most: int = 50, life: float | None = None
@@ -234,7 +239,7 @@ class Consuming(Reading):
         """
         check_text(env, "environment")
         check_text(consumer, "consumer")
-        most = round(_number(most, "most", 1, MOST))
+        most = round(take_number(most, "most", 1, MOST))
         async with aclosing(self._receiver.follow(self.org, env, consumer, most, life)) as following:
             async for event in following:
                 yield event
@@ -267,19 +272,17 @@ class Consuming(Reading):
             raise Refused(
                 "Deliveries are listed by instance or by consumer.", code="FILTER_MISSING", hint="Name one of them."
             )
-        start = FIRST
-        if after is not None:
-            place = decode_ack(after)
-            start = place.at, place.fact
+        start, taker = _place(after)
         most = check_page(limit, "deliveries") + 1
         if consumer is not None:
             found = await deliveries.list_open_deliveries(self._opened(), self.org, *consumer, start, most)
         else:
             assert instance is not None
             found = await deliveries.list_deliveries_of_instance(
-                self._opened(), self.org, take_id(instance), start, most, closed=closed
+                self._opened(), self.org, take_id(instance), start, most, closed=closed, after_consumer=taker
             )
-        return DeliveryPage(found[: most - 1], found[most - 2].ack if len(found) == most else None)
+        last = found[most - 2] if len(found) == most else None
+        return DeliveryPage(found[: most - 1], None if last is None else f"{last.ack}.{last.consumer_id}")
 
     async def replay_consumer(self, env: str, name: str, *, since: datetime, dry_run: bool = False) -> Replay:
         """Give a consumer all its facts again from a moment on, in order; nothing newer overtakes them.
@@ -315,6 +318,15 @@ class Consuming(Reading):
             raise unknown_ack(ack)
 
 
+def _place(after: str | None) -> tuple[tuple[int, bytes], bytes]:
+    """The place behind a delivery: its fact, and its consumer among those that have the same one."""
+    if after is None:
+        return FIRST, bytes(16)
+    handle, _, consumer = str(after).partition(".")
+    fact = decode_ack(handle)
+    return (fact.at, fact.fact), take_id(consumer) if consumer else bytes(16)
+
+
 def _check_name(name: Any) -> None:
     check_text(name if isinstance(name, str) else "", "name of a consumer")
     if "/" in name or len(name.encode()) > 200:
@@ -329,7 +341,7 @@ def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(sorted(set(take_names(names, what))))
 
 
-def _number(value: Any, what: str, least: float, most: float) -> float:
+def take_number(value: Any, what: str, least: float, most: float = inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise Refused(
             f"`{what}` is {str(value)[:40]}.", code="NUMBER_INVALID", hint=f"Give a number from {least:g} to {most:g}."

@@ -1,20 +1,19 @@
-"""Machines: import them, send them events, ask where they stand, answer for their consumers."""
+"""Machines: import them, send them events, ask where they stand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
-from holdfast.core.machine.acks import FAILED, PROCESSED
 from holdfast.core.machine.triggers import TERMINAL_REASON, event_of
-from holdfast.core.model.ack_handles import decode_ack
-from holdfast.core.model.signals import Acknowledged, Actor, Backfilled, Triggered
+from holdfast.core.model.signals import Actor, Backfilled, Triggered
 from holdfast.core.model.status import TERMINAL
 from holdfast.errors import Conflict, NotFound, Refused
 from holdfast.runtime.catalog import Definition
-from holdfast.runtime.commit.items import Item, request_key
+from holdfast.runtime.commit.items import Item, Overtaken, request_key
 from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.engine.starting import Starting
 from holdfast.runtime.machines.description import MachineDescription, describe, machine_of, no_machine
@@ -34,13 +33,13 @@ from holdfast.runtime.machines.triggers import (
     take_request,
     unknown_reference,
 )
-from holdfast.runtime.publishing import Published
-from holdfast.runtime.validation import check_key, check_text, check_version, take_names
+from holdfast.runtime.publishing import COUNTED_TRIES, Published
+from holdfast.runtime.validation import check_flag, check_key, check_text, check_version, take_names
 from holdfast.store.commit.ensuring import Ensure
-from holdfast.store.consumers import find_consumer
 from holdfast.store.machines import (
     Found,
     MachineInstance,
+    find_blueprint,
     find_machine_instance,
     list_machine_names,
     read_answer,
@@ -48,9 +47,6 @@ from holdfast.store.machines import (
 )
 from holdfast.store.reads.flows import FlowVersion, page_machines, read_flow
 from holdfast.store.reads.steps import check_page
-
-ANSWERS: Final = (PROCESSED, FAILED)
-VERDICTS: Final = ("success", "failure")
 
 
 class Triggering(Starting):
@@ -68,13 +64,21 @@ class Triggering(Starting):
         A policy alone is for the newest blueprint: `import_machine(policy="vendor.policy.json")`; name the environment
         if there is more than one. Instances keep what they began with. A dry run checks all of it and stores nothing.
         """
-        if machine is None:
-            if policy is None:
-                hint = "Pass a machine, or a policy."
-                raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint=hint)
-            machine = await self.load_machine(policy, environment=environment)
-        elif not isinstance(machine, Machine):
-            machine = Machine.load(machine, policy)
+        if machine is not None:
+            loaded = machine if isinstance(machine, Machine) else Machine.load(machine, policy)
+            return await self._import(loaded, by, dry_run=dry_run)
+        if policy is None:
+            raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint="Pass a machine, or a policy.")
+        for _ in range(COUNTED_TRIES):
+            try:
+                loaded = await self.load_machine(policy, environment=environment)
+                return await self._import(loaded, by, dry_run=dry_run)
+            except Conflict as conflict:
+                if conflict.code != "BLUEPRINT_OUTDATED":
+                    raise  # else a newer blueprint was imported meanwhile
+        return await self._import(await self.load_machine(policy, environment=environment), by, dry_run=dry_run)
+
+    async def _import(self, machine: Machine, by: str | None, *, dry_run: bool) -> Published:
         [published] = await self.publish_many([machine], by=by, dry_run=dry_run)
         return published
 
@@ -143,6 +147,7 @@ class Triggering(Starting):
         check_key(external_ref, "external reference")
         check_text(by, "actor")
         check_version(version)
+        check_flag(ack_required, "ack_required")
         wanted = Wanted(
             flow_of(environment, definition), external_ref, take_event(event), take_raw(payload, event),
             take_request(request_id), by, take_names(capabilities, "capability"), take_number(expected, "expectation"),
@@ -162,20 +167,20 @@ class Triggering(Starting):
     async def _trigger(self, wanted: Wanted) -> TriggerResult:
         ref: Ref = (self.org, wanted.flow, wanted.ref)
         definition = await self._machine_of(wanted)
-        known = self.refs.get(ref) if wanted.version is None else None
+        known = self.refs.get(ref, has_request=wanted.request is not None) if wanted.version is None else None
         if known is not None:
-            result = await self._send(wanted, known, None, ref)
-            if result.reason != TERMINAL_REASON:
-                return result
+            with suppress(Overtaken):
+                return await self._send(wanted, known, None)
+            self.refs.forget(ref)
         key = f"{_blueprint(definition)}:{wanted.ref}"
         found = await self._find(wanted, key)
-        if found is not None:
-            return await self._send(wanted, found.id, None, ref)
+        if found.id is not None:
+            return await self._send(wanted, found.id, found)
         event_of(definition.program, wanted.event)  # refused before anything is stored
         id = self.refs.making(ref, new_id(self.org, key, None))
         ensure = self._ensure(id, definition, key, wanted)
         try:
-            return await self._send(wanted, id, ensure, ref)
+            return await self._send(wanted, id, found, ensure)
         finally:
             self.refs.made(ref)
 
@@ -187,37 +192,38 @@ class Triggering(Starting):
         _blueprint(newest)
         if wanted.version in (None, _blueprint(newest)):
             return newest
-        for version in range(newest.version - 1, 0, -1):  # blueprints only rise, so the newest of one comes first
-            found = await self.catalog.find(self._opened(), self.org, wanted.flow, version)
-            if _blueprint(found) == wanted.version:
-                return found
-            if _blueprint(found) < (wanted.version or 0):
-                break
+        version = await find_blueprint(self._opened(), self.org, wanted.flow, wanted.version)
+        if version is not None:
+            return await self.catalog.find(self._opened(), self.org, wanted.flow, version)
         raise NotFound(
             f"The machine {wanted.flow!r} has no blueprint of version {wanted.version}.",
             code="VERSION_UNKNOWN",
             hint="Import it, or leave the version out.",
         )
 
-    async def _find(self, wanted: Wanted, key: str) -> Found | None:
+    async def _find(self, wanted: Wanted, key: str) -> Found:
         request = None if wanted.request is None else request_key(wanted.request)
         only_key = wanted.version is not None
         return await find_machine_instance(
             self._opened(), self.org, wanted.flow, wanted.ref, request, key, only_key=only_key
         )
 
-    async def _send(self, wanted: Wanted, id: bytes, ensure: Ensure | None, ref: Ref) -> TriggerResult:
+    async def _send(
+        self, wanted: Wanted, id: bytes, found: Found | None, ensure: Ensure | None = None
+    ) -> TriggerResult:
+        """Send a trigger to an instance that was looked up, or without `found` to one that is remembered."""
         signal = Triggered(wanted.event, wanted.raw, wanted.expected, wanted.needs_ack, wanted.occurred_at)
         item = Item(id, signal, Actor(wanted.by or "system", wanted.capabilities), ensure=ensure)
         item.receipt = request_key(wanted.request or uuid4().hex)
+        item.remembered = found is None
         outcome = await self.committer.apply(item)
         assert outcome.answer is not None
         result = result_of(outcome.answer)
-        is_over = outcome.instance is not None and outcome.instance.status in TERMINAL
-        if is_over or result.reason == TERMINAL_REASON:
+        ref: Ref = (self.org, wanted.flow, wanted.ref)
+        if (outcome.instance is not None and outcome.instance.status in TERMINAL) or result.reason == TERMINAL_REASON:
             self.refs.forget(ref)
-        else:
-            self.refs.remember(ref, item.instance)
+        elif found is not None:
+            self.refs.remember(ref, item.instance, is_sole=found.together + (ensure is not None) <= 1)
         self._announce()
         return result
 
@@ -233,7 +239,7 @@ class Triggering(Starting):
         flow, request = flow_of(environment, definition), request_key(take_request(request_id) or "")
         check_key(external_ref, "external reference")
         found = await find_machine_instance(self._opened(), self.org, flow, external_ref, request, "", only_key=True)
-        answer = None if found is None else await read_answer(self._opened(), self.org, found.id, request)
+        answer = None if found.id is None else await read_answer(self._opened(), self.org, found.id, request)
         return None if answer is None else result_of(answer)
 
     async def backfill(
@@ -263,8 +269,8 @@ class Triggering(Starting):
         key, ref = f"{_blueprint(machine)}:{external_ref}", (self.org, wanted.flow, external_ref)
         try_history(machine.program, signal)  # refused before anything is stored
         found = await self._find(wanted, key)
-        id = self.refs.making(ref, new_id(self.org, key, None)) if found is None else found.id
-        ensure = None if found is not None else self._ensure(id, machine, key, wanted, is_told=False)
+        id = self.refs.making(ref, new_id(self.org, key, None)) if found.id is None else found.id
+        ensure = None if found.id is not None else self._ensure(id, machine, key, wanted, is_told=False)
         item = Item(id, signal, Actor(by or "system"), ensure=ensure, receipt="backfill")
         try:
             outcome = await self.committer.apply(item)
@@ -286,77 +292,12 @@ class Triggering(Starting):
         """Where the instance of a reference stands: its state, its last event, what holds it."""
         flow = flow_of(environment, definition)
         check_key(external_ref, "external reference")
-        newest = await self.catalog.find(self._opened(), self.org, flow, None)
-        key = f"{_blueprint(newest)}:{external_ref}"
-        found = await find_machine_instance(self._opened(), self.org, flow, external_ref, None, key)
-        view = None if found is None else await read_machine_instance(self._opened(), self.org, found.id)
+        _blueprint(await self.catalog.find(self._opened(), self.org, flow, None))
+        found = await find_machine_instance(self._opened(), self.org, flow, external_ref, None, "", also_over=True)
+        view = None if found.id is None else await read_machine_instance(self._opened(), self.org, found.id)
         if view is None:
             raise unknown_reference(flow, external_ref)
         return view
-
-    # --- answers of consumers --------------------------------------------------------------------------------------
-
-    async def ack(
-        self,
-        environment: str,
-        consumer: str,
-        ack: str,
-        outcome: str,
-        *,
-        message: str | None = None,
-        verdict: str | None = None,
-        then: tuple[str | int, Any] | None = None,
-        by: str | None = None,
-        capabilities: Sequence[str] = (),
-        conn: Any = None,
-    ) -> TriggerResult | None:
-        """Answer a fact: processed, or failed with a message. `verdict` is a gate's; `then` is the next event.
-
-        The next event is decided in the same commit, and its answer is returned. With `conn` the answer counts if your
-        transaction commits; a fact that was answered before is a conflict, so that its work is not committed twice.
-        """
-        address = decode_ack(ack)
-        if outcome not in ANSWERS:
-            raise Refused(
-                f"There is no outcome {str(outcome)[:40]!r}.", code="OUTCOME_UNKNOWN_NAME", hint=f"One of {ANSWERS}."
-            )
-        if verdict not in (None, *VERDICTS):
-            raise Refused(f"There is no verdict {verdict!r}.", code="VERDICT_UNKNOWN", hint=f"One of {VERDICTS}.")
-        for text, what in ((environment, "environment"), (consumer, "consumer"), (message, "message"), (by, "actor")):
-            check_text(text, what)
-        following = None if then is None else Triggered(take_event(then[0]), take_raw(then[1], then[0]))
-        held = take_names(capabilities, "capability")
-        if conn is not None:
-            there = None if following is None else (str(following.event), _as_text(following.raw))
-            if not await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by):
-                raise Conflict(
-                    f"The consumer {consumer!r} has answered this fact before.",
-                    code="ACK_REPEATED",
-                    hint="Roll your transaction back: its work is done already.",
-                )
-            return None
-        id = await self._consumer_id(environment, consumer)
-        signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
-        item = Item(address.instance, signal, Actor(by or consumer, held))
-        if following is not None:
-            item.receipt = f"then:{UUID(bytes=address.fact)}:{UUID(bytes=id)}"
-        told = await self.committer.apply(item)
-        self._announce()
-        return None if told.answer is None else result_of(told.answer)
-
-    async def _consumer_id(self, environment: str, name: str) -> bytes:
-        found = await find_consumer(self._opened(), self.org, environment, name)
-        if found is None:
-            raise NotFound(
-                f"There is no consumer {name!r} in {environment!r}.",
-                code="CONSUMER_UNKNOWN",
-                hint="Register it first.",
-            )
-        return found
-
-
-def _as_text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()
 
 
 def _blueprint(definition: Definition) -> int:

@@ -1,7 +1,8 @@
 """References to instances: which instance an external reference means, remembered while it is open.
 
-Ids never change, so a memory of one is never wrong; it may only be about an instance that is over by now, and the
-answer to a trigger tells so.
+Ids never change, so a memory of one is never wrong; it may only be about an instance that is over by now. A commit
+refuses what is sent to such a one from memory, and the reference is looked up again. A reference that has had several
+instances is looked up for every request id, because an earlier one may know it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ Ref = tuple[str, str, str]  # organisation, flow, external reference
 class Refs:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._ids: OrderedDict[Ref, bytes] = OrderedDict()
+        self._ids: OrderedDict[Ref, tuple[bytes, bool]] = OrderedDict()
         self._making: dict[Ref, bytes] = {}
 
-    def get(self, ref: Ref) -> bytes | None:
-        return self._ids.get(ref)
+    def get(self, ref: Ref, *, has_request: bool) -> bytes | None:
+        id, is_sole = self._ids.get(ref, (None, False))
+        return id if is_sole or not has_request else None
 
-    def remember(self, ref: Ref, id: bytes) -> None:
-        self._ids[ref] = id
+    def remember(self, ref: Ref, id: bytes, *, is_sole: bool) -> None:
+        self._ids[ref] = id, is_sole
         if len(self._ids) > self._most:
             self._ids.popitem(last=False)
 

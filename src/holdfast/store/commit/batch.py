@@ -73,6 +73,8 @@ class Batch(msgspec.Struct, gc=False):
     unmade: Sequence[tuple[bytes, int, bytes]] = ()  # (instance, created_at, step) of calls counted but never made
     fast: bool = True  # may rollbacks that begin be written by fast_rows?
     settled: Sequence[Change] = ()  # deliveries that were answered
+    over: Sequence[bytes] = ()  # machines that have ended
+    watched: Sequence[tuple[bytes, str, float | None]] = ()  # (instance, org, seconds of rest that are told of)
 
 
 def writes(batch: Batch) -> list[Query]:
@@ -145,6 +147,8 @@ class _Gathered:
         for c in batch.children:
             self._child(c)
         self._settle(batch.settled)
+        tables["release_deliveries"] += [(id, id[15]) for id in batch.over]
+        tables["watch_instances"] += [(id, id[15], org, after) for id, org, after in batch.watched]
         tables["move_steps"].extend(self.rows.moved.values())
         tables["insert_statistics"] = self.tally.rows()
         begun = [self.rollbacks.query(batch.now, batch.worker, batch.month)] if self.rollbacks.begun else []
@@ -217,11 +221,14 @@ ORDER: Final[dict[str, _Scalars]] = {
     "close_deliveries": lambda b, rows: (b.now, len(rows)),
     "insert_acks": lambda b, _: (b.now,),
     "insert_deliveries": lambda b, _: (b.now,),
+    "pass_gates": lambda b, _: (b.now,),
+    "release_deliveries": lambda b, _: (b.now,),
     "redrive_deliveries": lambda _b, rows: (len(rows),),
     "rearm_deliveries": lambda b, _: (b.now,),
     "promote_deliveries": lambda b, _: (b.now,),
     "bury_deliveries": lambda b, _: (b.now, b.worker),
     "resolve_ack_letters": lambda b, _: (b.now,),
     "insert_notices": lambda b, _: (b.now,),
+    "watch_instances": lambda b, _: (b.now,),
     "insert_statistics": lambda b, _: (hour_of(b.now),),
 }

@@ -14,7 +14,8 @@ import msgspec
 from psycopg.pq.abc import PGresult
 
 from holdfast.core.machine.acks import FAILED, Delivery, Settled
-from holdfast.core.model.decision import Fact, Notice
+from holdfast.core.machine.gates import GATE
+from holdfast.core.model.decision import Decision, Fact, Notice
 from holdfast.core.model.ids import step_id
 from holdfast.core.model.state import Instance
 from holdfast.store.pg.session import rows
@@ -197,6 +198,14 @@ def fact_rows(before: Instance, version: int, facts: Sequence[Fact]) -> tuple[li
         for ordinal, f in enumerate(facts)
     ]  # fmt: skip
     return acks, deliveries
+
+
+def gate_rows(decision: Decision) -> list[Row]:
+    """The gates that hold an instance from this decision on. Those that no consumer takes hold nothing."""
+    after = decision.instance
+    told = {fact.id for fact in decision.facts if fact.type == GATE}
+    held = [wait.ref for token in after.state.tokens.values() for wait in token.waits if wait.kind == GATE]
+    return [(after.id, after.id[15], ref, after.org) for ref in held if ref in told]
 
 
 def told_rows(before: Instance, version: int, date: int, notices: Sequence[Notice]) -> list[Row]:

@@ -19,7 +19,7 @@ from holdfast.core.model.decision import Decision, Dispatch, TaskOpened, TaskRen
 from holdfast.core.model.ids import bucket_of
 from holdfast.core.model.state import Instance, encode_state
 from holdfast.core.model.status import TERMINAL
-from holdfast.store.commit.deliveries import fact_rows, told_rows
+from holdfast.store.commit.deliveries import fact_rows, gate_rows, told_rows
 from holdfast.store.queue.work import NOT_TO_START, PAUSED, POINT, TOLD_TO_STOP, ripe_at
 
 Row = tuple[Any, ...]
@@ -363,6 +363,7 @@ def _facts(rows: Rows, before: Instance, decision: Decision) -> None:
         acks, deliveries = fact_rows(before, decision.instance.version, decision.facts)
         rows.tables["insert_acks"] += acks
         rows.tables["insert_deliveries"] += deliveries
+        rows.tables["pass_gates"] += gate_rows(decision)
 
 
 def _notices(rows: Rows, before: Instance, decision: Decision) -> None:
@@ -415,7 +416,7 @@ OUTPUTS: Final[dict[str, Output]] = {
     "letters_resolved": Output(("resolve_letters",), _letters_resolved),
     "children": Output(("start_instances",)),  # rows of the batch: only the shell knows the definition
     "keep": Output(("keep_events",)),  # rows of the batch: only the shell has the event
-    "facts": Output(("insert_acks", "insert_deliveries"), _facts),
+    "facts": Output(("insert_acks", "insert_deliveries", "pass_gates"), _facts),
     "notices": Output(("insert_notices",), _notices),
     "rearms": Output(("rearm_deliveries", "resolve_ack_letters"), _rearms),
     "answer": Output(("insert_outbox_receipts",)),  # rows of the batch: it stands with the receipt

@@ -157,6 +157,10 @@ create index stale_checks_due on holdfast.stale_checks (due_at);
 -- A trigger's answer stands with its receipt, so that a repeat is answered alike.
 alter table holdfast.outbox_receipts add column answer jsonb;
 
+-- The newest effective version of a blueprint: policies make new versions, so one may lie behind any number of them.
+create index definitions_by_blueprint on holdfast.definitions (org_id, name, ((compiled #>> '{config,blueprint}')::int), version)
+    where kind = 'machine' and status = 'published';
+
 -- Months.
 
 create or replace function holdfast.wanted_partitions(months_ahead int)
@@ -342,7 +346,8 @@ declare
     instance uuid;
     shard smallint;
     moment timestamptz := holdfast.clock();
-    content bytea := holdfast.signal_digest(event, payload, expected::text);
+    known text;
+    content bytea;
     receipt text := 'request:' || request_id;
     earlier bytea;
 begin
@@ -355,13 +360,30 @@ begin
     if expected < 0 then
         raise exception 'The expectation % is no number of an entry', expected using errcode = 'HF422';
     end if;
-    select d.id, d.version, d.compiler_version, (d.compiled #>> '{config,blueprint}')::int as blueprint,
-        (d.compiled #>> '{config,stale}')::real as stale
-    into newest
-    from holdfast.definitions d
-    where d.org_id in (tenant, '_system') and d.kind = 'machine' and d.name = machine and d.status = 'published'
-      and (wanted is null or (d.compiled #>> '{config,blueprint}')::int = wanted)
-    order by d.org_id = '_system', d.version desc
+    if not isfinite(occurred_at) then
+        raise exception 'An event does not occur at %', occurred_at using errcode = 'HF422', hint = 'Give its moment.';
+    end if;
+    if array_position(capabilities, null) is not null then
+        raise exception 'A capability is null' using errcode = 'HF422', hint = 'Leave it out.';
+    end if;
+    select n.* into newest
+    from unnest(array[tenant, '_system']) with ordinality o (whose, place)
+    cross join lateral (
+        select f.id, f.version, f.compiler_version, (f.compiled #>> '{config,blueprint}')::int as blueprint,
+            (f.compiled #>> '{config,stale}')::real as stale
+        from (
+            (select d.* from holdfast.definitions d
+                where d.org_id = o.whose and d.kind = 'machine' and d.name = machine and d.status = 'published'
+                    and wanted is null
+                order by d.version desc limit 1)
+            union all
+            (select d.* from holdfast.definitions d
+                where d.org_id = o.whose and d.kind = 'machine' and d.name = machine and d.status = 'published'
+                    and (d.compiled #>> '{config,blueprint}')::int = wanted
+                order by d.version desc limit 1)
+        ) f
+    ) n
+    order by o.place
     limit 1;
     if newest.id is null or newest.blueprint is null then
         raise exception 'There is no machine "%"%', machine, coalesce(' with blueprint ' || wanted, '')
@@ -370,6 +392,14 @@ begin
     perform holdfast.require_consumer(tenant, environment, definition);
     own_key := newest.blueprint || ':' || external_ref;
     instance := holdfast.machine_instance(tenant, machine, external_ref, request_id, own_key, wanted is not null);
+    select holdfast.event_name(d.compiled, d.edges, event) into known
+    from holdfast.definitions d
+    where d.id = coalesce((select i.definition_id from holdfast.instances i where i.id = instance), newest.id);
+    if known is null then
+        raise exception 'The machine "%" has no event "%"', machine, event using errcode = 'HF422',
+            hint = 'Name an event of its blueprint, or give its code.';
+    end if;
+    content := holdfast.signal_digest(known, payload, expected::text);
     if instance is null then
         perform holdfast.refuse_stale(machine, newest.version, newest.compiler_version);
         instance := holdfast.new_id(holdfast.bucket_of(tenant, own_key));
@@ -405,15 +435,25 @@ begin
     insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, trace, ripe_at)
     values (
         instance, holdfast.new_id(shard), shard, tenant, 'triggered',
-        jsonb_strip_nulls(jsonb_build_object('event', event, 'expected', expected, 'request', request_id,
+        jsonb_strip_nulls(jsonb_build_object('event', known, 'expected', expected, 'request', request_id,
             'happened_at', (extract(epoch from occurred_at - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint))
-            || jsonb_build_object('payload', payload, 'needs_ack', ack_required,
+            || jsonb_build_object('payload', payload, 'needs_ack', coalesce(ack_required, true),
                 'actor', holdfast.actor_with(by, capabilities)),
         trace, moment
     );
     perform holdfast.wake_workers();
     return instance;
 end
+$$;
+
+-- The name of an event that was given by its name or code; null where the machine has none such.
+create function holdfast.event_name(compiled jsonb, edges jsonb, event text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select case
+        when compiled #> '{config,codes}' ? event
+            or exists (select from jsonb_array_elements(edges) e where e ->> 'on' = event) then event
+        else (select c.key from jsonb_each_text(compiled #> '{config,codes}') c where c.value = event)
+    end
 $$;
 
 -- The instance a trigger means: the one that knows its request, else the open one, else the newest of the blueprint.
@@ -425,16 +465,21 @@ declare
 begin
     select t.id into found_id
     from (
-        select i.id, i.completed_at, i.idempotency_key, request is not null and exists (
-            select from holdfast.outbox_receipts r
-            where r.instance_id = i.id and r.source = 'signal' and r.key = 'request:' || request and r.bucket = i.bucket
-        ) as knows
+        select i.id, i.completed_at is not null as is_over, i.idempotency_key = wanted_key as is_of_key,
+            only_key and exists (
+                select from holdfast.definitions d
+                where d.id = i.definition_id and d.compiled #>> '{config,blueprint}' = split_part(wanted_key, ':', 1)
+            ) as is_of_blueprint,
+            request is not null and exists (
+                select from holdfast.outbox_receipts r
+                where r.instance_id = i.id and r.source = 'signal' and r.key = 'request:' || request
+                    and r.bucket = i.bucket
+            ) as knows
         from holdfast.instances i
         where i.org_id = tenant and i.business_key = ref and i.flow = machine
     ) t
-    where t.knows or (t.completed_at is null and (not only_key or t.idempotency_key = wanted_key))
-        or t.idempotency_key = wanted_key
-    order by t.knows desc, t.completed_at is null desc, t.id desc
+    where t.knows or t.is_of_key or t.is_of_blueprint or (not t.is_over and not only_key)
+    order by t.knows desc, t.is_over, t.is_of_blueprint desc, t.id desc
     limit 1;
     return found_id;
 end
@@ -484,6 +529,7 @@ declare
     happened timestamptz;
     taker uuid;
     settled_now int;
+    following text;
     moment timestamptz := holdfast.clock();
 begin
     if outcome not in ('processed', 'failed') then
@@ -519,9 +565,20 @@ begin
         raise exception 'There is no such acknowledgement of consumer "%"', consumer using errcode = 'HF404',
             hint = 'Answer as the consumer that got the event.';
     end if;
+    if next_event is not null then
+        select holdfast.event_name(d.compiled, d.edges, next_event) into following
+        from holdfast.instances i
+        join holdfast.definitions d on d.id = i.definition_id
+        where i.id = instance and i.bucket = shard;
+        if following is null then
+            raise exception 'The machine has no event "%"', next_event using errcode = 'HF422',
+                hint = 'Name an event of its blueprint, or give its code.';
+        end if;
+    end if;
     update holdfast.ack_consumers d set settled_at = moment, next_due = null
     where d.instance_id = instance and d.created_at = happened and d.ack_id = fact and d.consumer_id = taker
-      and d.bucket = shard and d.settled_at is null and d.status <> 'processed';
+      and d.bucket = shard and d.status <> 'processed'
+      and (d.settled_at is null or (d.status = 'failed' and outcome = 'processed'));
     get diagnostics settled_now = row_count;
     if settled_now = 0 then
         return false;
@@ -531,8 +588,8 @@ begin
         instance, holdfast.new_id(shard), shard, tenant, 'acked',
         jsonb_strip_nulls(jsonb_build_object('ack', fact, 'at', micros, 'consumer', taker, 'outcome', outcome,
             'reason', message, 'verdict', verdict, 'actor', holdfast.actor_of(coalesce(by, consumer))))
-            || case when next_event is null then '{}'
-                else jsonb_build_object('then', jsonb_build_object('event', next_event, 'payload', next_payload)) end,
+            || case when following is null then '{}'
+                else jsonb_build_object('then', jsonb_build_object('event', following, 'payload', next_payload)) end,
         moment
     );
     perform holdfast.wake_workers();
@@ -662,8 +719,8 @@ end
 $$;
 
 revoke all on function
-    holdfast.require_consumer, holdfast.machine_instance, holdfast.trigger, holdfast.trigger_answer, holdfast.ack,
-    holdfast.ack_handle, holdfast.receive
+    holdfast.require_consumer, holdfast.machine_instance, holdfast.event_name, holdfast.trigger, holdfast.trigger_answer,
+    holdfast.ack, holdfast.ack_handle, holdfast.receive
     from public;
 grant execute on function holdfast.trigger, holdfast.trigger_answer, holdfast.ack, holdfast.receive
     to holdfast_worker, holdfast_tenant;

@@ -1,6 +1,7 @@
 -- Give a consumer a page of the past facts it takes, in the order of their commits, and move its cursor behind them.
 -- It is held meanwhile (`filled_to` is not null): no commit makes any of its facts due, so none overtakes an older one.
--- `again` opens those once more that are closed, but for gates: their answers are in the history of the instance.
+-- What was abandoned with an earlier removal is open again. `again` opens all that is closed, but for gates: their answers
+-- are in the history of the instance.
 with c as materialized (
     select t.* from holdfast.consumers t
     where t.id = any(array[$1::uuid]) and t.bucket = $2::smallint and t.filled_to = $3::jsonb
@@ -31,7 +32,7 @@ with c as materialized (
     order by p.instance_id, p.created_at, p.id
     on conflict (instance_id, created_at, ack_id, consumer_id, bucket) do update set status = 'pending', next_due = null,
         most = t.attempts + excluded.most, closed_at = null, settled_at = null, delivered_at = null, message = null
-    where $9::boolean and num_nonnulls(t.closed_at) = 1
+    where num_nonnulls(t.closed_at) = 1 and ($9::boolean or t.status = 'abandoned')
     returning 1
 ), reached as (
     select count(*) as seen from page

@@ -1,12 +1,12 @@
 -- A page of the deliveries of one instance, in the order of its facts, open ones or all.
 select d.instance_id, d.created_at, d.ack_id, c.environment, c.name, d.seq, d.ordinal, d.status, d.attempts, d.most, d.next_due,
-    d.delivered_at, d.closed_at, d.verdict, d.message, a.kind, a.state, a.event, a.code, a.external_ref, a.definition
+    d.delivered_at, d.closed_at, d.verdict, d.message, a.kind, a.state, a.event, a.code, a.external_ref, a.definition, d.consumer_id
 from (
     select t.* from holdfast.ack_consumers t
     where t.instance_id = $1::uuid and t.bucket = $2::smallint and t.org_id = $3::text
         and ($4::boolean or num_nonnulls(t.closed_at) = 0) and t.created_at >= $5::timestamptz
-        and (t.created_at, t.ack_id) > ($5::timestamptz, $6::uuid)
-    order by t.created_at, t.ack_id limit $7::bigint
+        and (t.created_at, t.ack_id, t.consumer_id) > ($5::timestamptz, $6::uuid, $8::uuid)
+    order by t.created_at, t.ack_id, t.consumer_id limit $7::bigint
 ) d
 cross join lateral (
     select x.environment, x.name from holdfast.consumers x where x.id = any(array[d.consumer_id]) limit 1
@@ -16,4 +16,4 @@ cross join lateral (
     where f.instance_id = d.instance_id and f.created_at = d.created_at and f.id = d.ack_id and f.bucket = d.bucket
     limit 1
 ) a
-order by d.created_at, d.ack_id
+order by d.created_at, d.ack_id, d.consumer_id

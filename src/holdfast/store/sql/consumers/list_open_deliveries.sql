@@ -1,6 +1,6 @@
 -- A page of the facts that are open for a consumer, oldest first.
 select d.instance_id, d.created_at, d.ack_id, c.environment, c.name, d.seq, d.ordinal, d.status, d.attempts, d.most, d.next_due,
-    d.delivered_at, d.closed_at, d.verdict, d.message, a.kind, a.state, a.event, a.code, a.external_ref, a.definition
+    d.delivered_at, d.closed_at, d.verdict, d.message, a.kind, a.state, a.event, a.code, a.external_ref, a.definition, d.consumer_id
 from holdfast.consumers c
 cross join lateral (
     select t.* from holdfast.ack_consumers t

@@ -1,0 +1,129 @@
+"""Answers of consumers to facts: a commit of the instance, or a note on the delivery that closes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from holdfast.core.machine.acks import DELIVERED, FAILED, PROCESSED
+from holdfast.core.model.ack_handles import AckAddress, decode_ack, unknown_ack
+from holdfast.core.model.signals import Acknowledged, Actor, Triggered
+from holdfast.errors import Busy, Conflict, NotFound, Refused
+from holdfast.runtime.commit.items import Item
+from holdfast.runtime.consumers.events import Postpone
+from holdfast.runtime.engine.consuming import Consuming, take_number
+from holdfast.runtime.machines.triggers import TriggerResult, result_of, take_event, take_raw
+from holdfast.runtime.validation import check_text, take_names, take_utc
+from holdfast.store import deliveries
+from holdfast.store.consumers import find_consumer
+from holdfast.store.deliveries import DeliveryKey
+
+RETRY: Final = "retry"
+ANSWERS: Final = (DELIVERED, PROCESSED, FAILED, RETRY)
+VERDICTS: Final = ("success", "failure")
+
+
+class Acknowledging(Consuming):
+    async def ack(
+        self,
+        environment: str,
+        consumer: str,
+        ack: str,
+        outcome: str,
+        *,
+        message: str | None = None,
+        verdict: str | None = None,
+        then: tuple[str | int, Any] | None = None,
+        at: datetime | None = None,
+        delay: float | None = None,
+        by: str | None = None,
+        capabilities: Sequence[str] = (),
+        conn: Any = None,
+    ) -> TriggerResult | None:
+        """Answer a fact: delivered, processed, failed with a message, or retry at a moment or after a delay in seconds.
+
+        `verdict` is a gate's. `then` is the next event: it is decided in the same commit, and its answer is returned.
+        A late or repeated answer changes nothing. With `conn` a processed or failed counts if your transaction commits;
+        a fact that was answered before is a conflict there, so that its work is not committed twice.
+        """
+        address = decode_ack(ack)
+        _check(outcome, verdict, then, at, delay, in_transaction=conn is not None)
+        for text, what in ((environment, "environment"), (consumer, "consumer"), (message, "message"), (by, "actor")):
+            check_text(text, what)
+        following = None if then is None else Triggered(take_event(then[0]), take_raw(then[1], then[0]))
+        held = take_names(capabilities, "capability")
+        if outcome in (DELIVERED, RETRY):
+            wish = None
+            if at is not None or delay is not None:
+                wish = Postpone(
+                    at=take_utc(at, "at"), delay=delay and take_number(delay, "delay", 0.0), message=message
+                )
+            await self.settle_directly(environment, consumer, ack, outcome, wish=wish)
+            return None
+        if conn is not None:
+            there = None if following is None else (str(following.event), _as_text(following.raw))
+            if not await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by):
+                raise Conflict(
+                    f"The consumer {consumer!r} has answered this fact before.",
+                    code="ACK_REPEATED",
+                    hint="Roll your transaction back: its work is done already.",
+                )
+            return None
+        id = await self._consumer_id(environment, consumer)
+        signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
+        item = Item(address.instance, signal, Actor(by or consumer, held))
+        if following is not None:
+            item.receipt = f"then:{UUID(bytes=address.fact)}:{UUID(bytes=id)}"
+        told = await self._apply_answer(item, address, id, ack)
+        self._announce()
+        return None if told is None else result_of(told)
+
+    async def _apply_answer(self, item: Item, address: AckAddress, consumer: bytes, ack: str) -> bytes | None:
+        try:
+            return (await self.committer.apply(item)).answer
+        except Busy:
+            if await deliveries.is_there(self._opened(), DeliveryKey(address, consumer)):
+                raise
+            raise unknown_ack(ack) from None  # its instance is gone, so nobody holds it
+
+    async def _consumer_id(self, environment: str, name: str) -> bytes:
+        found = await find_consumer(self._opened(), self.org, environment, name)
+        if found is None:
+            raise NotFound(
+                f"There is no consumer {name!r} in {environment!r}.",
+                code="CONSUMER_UNKNOWN",
+                hint="Register it first.",
+            )
+        return found
+
+
+def _check(
+    outcome: Any,
+    verdict: str | None,
+    then: tuple[str | int, Any] | None,
+    at: datetime | None,
+    delay: float | None,
+    *,
+    in_transaction: bool,
+) -> None:
+    if outcome not in ANSWERS:
+        raise Refused(
+            f"There is no outcome {str(outcome)[:40]!r}.", code="OUTCOME_UNKNOWN_NAME", hint=f"One of {ANSWERS}."
+        )
+    if verdict not in (None, *VERDICTS):
+        raise Refused(f"There is no verdict {verdict!r}.", code="VERDICT_UNKNOWN", hint=f"One of {VERDICTS}.")
+    closes = outcome in (PROCESSED, FAILED)
+    if not closes and (verdict is not None or then is not None or in_transaction):
+        raise Refused(
+            f"A fact that is answered {outcome!r} stays open.",
+            code="OUTCOME_INVALID",
+            hint="A verdict, a next event and a transaction of your own belong to processed or failed.",
+        )
+    if outcome != RETRY and (at is not None or delay is not None):
+        raise Refused(f"{outcome!r} names no moment.", code="OUTCOME_INVALID", hint="Answer retry, or leave it out.")
+
+
+def _as_text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
