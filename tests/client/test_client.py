@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,17 @@ from typing import Any
 import pytest
 from tests.served import served
 
-from holdfast import Client, Context, DoNotRetry, Engine, Flow, InstanceFilter, LetterFilter, SyncEngine
-from holdfast.errors import Conflict, DefinitionError, HoldfastError, NotFound, Refused, StoreError, Unauthenticated
+from holdfast import Client, Context, DoNotRetry, Engine, Flow, InstanceFilter, LetterFilter, Machine, SyncEngine
+from holdfast.errors import (
+    Conflict,
+    DefinitionError,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+    Refused,
+    StoreError,
+    Unauthenticated,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 ORDER = Flow("order").step("reserve", "reserve").human("release", roles=["manager"]).step("ship", "ship").build()
@@ -86,7 +97,10 @@ def test_the_page_prints_what_it_says(url: str) -> None:
 
 def test_the_page_names_every_verb(client: Client) -> None:
     page = PAGE.read_text().partition("## Verbs")[2]
-    facets = [client.flows, client.tasks, client.dead_letters, client.effects]
+    facets = [
+        client.flows, client.tasks, client.dead_letters, client.effects, client.activities, client.notices,
+        client.machines, client.consumers,
+    ]  # fmt: skip
     for part in (client, *facets):
         verbs = [name for name in dir(type(part)) if not name.startswith("_") and name != "close"]
         assert [verb for verb in verbs if f"`{verb}`" not in page] == []
@@ -143,6 +157,87 @@ def test_effects_are_found_by_instance_and_by_kind(client: Client) -> None:
     with pytest.raises(Conflict) as refusal:
         client.effects.resend(effect.id, by="ann")
     assert refusal.value.code == "EFFECT_NOT_DEAD"
+
+
+BLUEPRINT: dict[str, Any] = {
+    "name": "case",
+    "environment": "prod",
+    "version": 1,
+    "states": [{"name": "New", "is_initial": True}, {"name": "Open"}, {"name": "Closed", "is_final": True}],
+    "events": [{"code": 1, "name": "Open"}, {"code": 2, "name": "Close"}],
+    "transitions": [
+        {"from": "New", "event": 1, "to": "Open"},
+        {"from": "Open", "event": 2, "to": "Closed", "guard": "cases:close"},
+    ],
+}
+POLICY = {"for": {"definition": "case"}, "rules": [{"state": "Open", "emit": [{"event": "MAIL"}]}]}
+
+
+def test_a_machine_is_imported_looked_at_and_tried(holdfast_dsn: str, client: Client, tmp_path: Path) -> None:
+    with pytest.raises(Refused) as nothing:
+        client.machines.import_machine()
+    assert nothing.value.code == "MACHINE_MISSING"
+    assert client.machines.import_machine(BLUEPRINT, dry_run=True).new
+    assert client.machines.list() == []
+    assert client.machines.import_machine(Machine.load(BLUEPRINT), by="ann").version == 1
+    file = tmp_path / "case.policy.json"
+    file.write_text(json.dumps(POLICY))
+    assert client.machines.import_machine(policy=file, environment="prod").version == 2
+    assert [(one.name, one.version) for one in client.machines.list("prod")] == [("prod.case", 2)]
+    with SyncEngine(holdfast_dsn) as engine:
+        for version in (1, None):
+            assert client.machines.get("prod", "case", version) == engine.describe_machine("prod", "case", version)
+    assert client.machines.chart("prod", "case") == Machine.load(BLUEPRINT, POLICY).chart()
+    events = [1, ("Close", {"n": 1}), "Open"]
+    moment = datetime(2026, 5, 1, tzinfo=UTC)
+    told = client.machines.simulate("prod", "case", events, capabilities=["cases:close"], now=moment, data={"a": 1})
+    assert told == Machine.load(BLUEPRINT, POLICY).simulate(
+        events, capabilities=["cases:close"], now=moment, data={"a": 1}
+    )
+    with pytest.raises(DefinitionError) as unsound:
+        client.machines.import_machine(policy={"for": {"definition": "case"}, "rules": [{}]})
+    assert unsound.value.diagnostics
+
+
+def test_triggers_and_facts_go_over_the_wire(holdfast_dsn: str, client: Client) -> None:
+    client.machines.import_machine(BLUEPRINT)
+    assert client.consumers.register("prod", "billing", definitions=["case"], since="now", ttl=9).ttl == 9
+    client.consumers.beat("prod", "billing")
+    assert client.consumers.receive("prod", "billing") == []
+    done = client.trigger("prod", "case", "C-1", "Open", {"n": 1}, request_id="r/1", by="ann")
+    assert (done.applied, done.to_state) == (True, "Open")
+    assert client.trigger_answer("prod", "case", "C-1", "r/1") == done
+    assert client.trigger_answer("prod", "case", "C-1", "r/2") is None
+    with pytest.raises(NotFound):
+        client.machine("prod", "case", "C-2")
+    assert (client.machine("prod", "case", "C-1").state, done.lifecycle) == ("Open", 1)
+    with pytest.raises(Forbidden) as guarded:
+        client.trigger("prod", "case", "C-1", 2, capabilities=["cases:read"])
+    assert guarded.value.code == "GUARD_REFUSED"
+    [event] = client.consumers.receive("prod", "billing", wait=60)
+    assert (event.external_ref, event.payload, event.actor) == ("C-1", {"n": 1}, "ann")
+    assert client.ack("prod", "billing", event.ack, "delivered") is None
+    page = client.consumers.deliveries(consumer=("prod", "billing"))
+    assert [one.status for one in page.items] == ["delivered"]
+    answer = client.ack("prod", "billing", event.ack, "processed", then=("Close", None), capabilities=["cases:close"])
+    assert answer is not None
+    assert (answer.to_state, answer.event) == ("Closed", "Close")
+    assert len(client.consumers.deliveries(instance=done.instance, closed=True).items) == 2
+    with pytest.raises(Refused) as unfiltered:
+        client.consumers.deliveries()
+    assert unfiltered.value.code == "FILTER_MISSING"
+    with SyncEngine(holdfast_dsn) as engine:
+        [theirs], [ours] = engine.consumers(), client.consumers.list("prod")
+        assert (ours.id, ours.owner, ours.definitions) == (theirs.id, "ann", theirs.definitions)
+        assert client.machine("prod", "case", "C-1") == engine.machine("prod", "case", "C-1")
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    assert client.consumers.replay("prod", "billing", since=moment, dry_run=True).dry_run
+    past = [{"event": 1, "occurred_at": moment, "by": "ben"}]
+    assert client.machines.backfill("prod", "case", "C-9", past).to_state == "Open"
+    client.consumers.remove("prod", "billing")
+    with pytest.raises(NotFound) as removed:
+        client.consumers.get("prod", "billing")
+    assert removed.value.code == "CONSUMER_UNKNOWN"
 
 
 def test_operators_steer(client: Client) -> None:

@@ -85,6 +85,23 @@ PARCEL: dict[str, Any] = {
 FLOWS = (DECISION, SECRET, PARCEL)
 
 
+def machine(name: str, environment: str = "prod") -> dict[str, Any]:
+    """The blueprint of a machine that goes from state to state, and never ends by itself."""
+    return {
+        "name": name,
+        "environment": environment,
+        "version": 1,
+        "states": [{"name": "New", "is_initial": True}, {"name": "Open"}, {"name": "Closed", "is_final": True}],
+        "events": [{"code": 1, "name": "approved"}, {"code": 2, "name": "rejected"}, {"code": 3, "name": "closed"}],
+        "transitions": [
+            {"from": "New", "event": 1, "to": "Open"},
+            {"from": "Open", "event": 1, "to": "Open"},
+            {"from": "Open", "event": 2, "to": "New"},
+            {"from": "Open", "event": 3, "to": "Closed"},
+        ],
+    }
+
+
 async def publish_flows(engine: Engine, org: str = "acme") -> None:
     for flow in FLOWS:
         await engine.for_org(org).publish(flow)

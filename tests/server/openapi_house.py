@@ -12,10 +12,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from api_flows import machine
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from holdfast import Context, DoNotRetry, Engine
+from holdfast import Context, DoNotRetry, Engine, Machine
 from holdfast.doors.steps.load import load_steps
 from holdfast.errors import Unauthenticated
 from holdfast.server.access.identity import DEVELOPMENT, Identity
@@ -97,6 +98,8 @@ class House:
         await self._office.publish(ORDER, by=TESS)
         for workflow in load_steps(STEPS.read_text()).require_sound():
             await self._office.publish(workflow, by=TESS)
+        await self._office.import_machine(Machine.load(machine("order")), by=TESS)
+        await self._office.register_consumer("prod", "order", owner=TESS)
         self._engine.register("do", _do)
         self._engine.register_effect("tell", _tell)
         for name in ("process", "notify", "book", "fail", "slow"):
@@ -116,7 +119,8 @@ class House:
         elif turn >= 3:
             await self._office.decide(task.id, by="carl", decision="confirmed")
             await self._office.settle(order.id, 30)
-        self.known["instance_id"].append(order.id)
+        told = await self._office.trigger("prod", "order", f"o-{self._orders % RECENT}", "approved", by="olga")
+        self.known["instance_id"] += [order.id, told.instance]
         self.known["task_id"].append(task.id)
         newest = {one.source: one.id for one in reversed(await self._office.dead_letters(limit=20))}
         self.known["letter_id"].extend(newest.values())  # one of a step, one of an effect

@@ -21,8 +21,11 @@ from tenant_recipes import ALL, API, NOTHING, ORDER, RECIPES, Call, Wish
 from tenant_wire import Answer, Torn, Wire
 from tenant_world import CANCEL, UUIDS, Company, World, portrait
 
+TAKING: Final = "stream_facts"  # what it shows is taken
 LOOKS: Final = sorted(
-    name for name in RECIPES if name.startswith(("get_", "list_", "stream_")) or name in ("metrics", "health_live")
+    name
+    for name in RECIPES
+    if (name.startswith(("get_", "list_", "stream_")) and name != TAKING) or name in ("metrics", "health_live")
 )
 LISTS: Final = {
     "list_definitions": f"{API}/definitions",
@@ -31,10 +34,12 @@ LISTS: Final = {
     "list_dead_letters": f"{API}/dead-letters",
     "list_effects": f"{API}/effects",
     "list_notices": f"{API}/notices",
+    "list_machines": f"{API}/machines",
+    "list_consumers": f"{API}/consumers",
     "list_workflows": "/ui/workflows",
 }
 # Differ between two answers to the same question.
-_MOVING: Final = re.compile(r'"request_id":"[^"]*"')
+_MOVING: Final = re.compile(r'"request_id":"[^"]*"|^id: [0-9a-f-]{13}-0000-0000-0{12}$', re.MULTILINE)
 _KEPT_HEADERS: Final = ("content-type", "etag", "location", "www-authenticate", "allow", "cache-control")
 
 
@@ -70,9 +75,13 @@ async def collect_cursors(world: World) -> None:
             "list_steps": [f"{trail}/steps" for trail in trails],
             "list_events": [f"{trail}/events" for trail in trails],
             "list_activities": [f"{trail}/activities" for trail in trails],
+            "list_deliveries": [f"{trail}/deliveries" for trail in trails],
+            "list_consumer_deliveries": [f"{API}/consumers/{name}/deliveries" for name in company.names["consumer"]],
         }
         for operation, asked in paths.items():
-            answers = [await wire.ask(Call("GET", path, {"limit": "1"}), bearer(company, "operator")) for path in asked]
+            query = {"limit": "1", **({"environment": "prod"} if operation == "list_consumer_deliveries" else {})}
+            answers = [await wire.ask(Call("GET", path, query), bearer(company, "operator")) for path in asked]
+            assert all(answer.status == 200 for answer in answers), [(operation, answer.text) for answer in answers]
             company.cursors[operation] = [next for answer in answers if (next := json.loads(answer.text)["next"])]
     wire.tear()
 

@@ -17,6 +17,8 @@ from urllib.parse import quote, urlencode
 
 from tenant_world import Company, absent_like
 
+from holdfast.core.model.ack_handles import AckAddress, decode_ack, encode_ack
+
 STATUS, ALL, NOTHING = "status", "all", "nothing"  # how much of two answers has to be the same
 API: Final = "/api/v1"
 ORDER: Final = {"n": 1}
@@ -67,6 +69,14 @@ class Wish:
     def name(self, kind: str) -> str:
         name = self._draws.choice(self._other.names[kind])
         return self._note(self._unlike(name) if self._absent else name)
+
+    def ack(self) -> str:
+        """A handle of the other company's, or one of a fact that there never was."""
+        ack = self._draws.choice(self._other.acks)
+        if self._absent:
+            address = decode_ack(ack)
+            ack = encode_ack(AckAddress(self._draws.randbytes(15) + address.instance[15:], address.at, address.fact))
+        return self._note(ack)
 
     def cursor(self, operation: str) -> str:
         """One the other company was given for the same list, or one that was never given to anybody."""
@@ -216,6 +226,90 @@ def _why(wish: Wish) -> dict[str, Any] | None:
     return wish.sometimes(lambda: {"reason": "Because."})
 
 
+def _machine(method: str, suffix: str = "", body: Callable[[Wish], Any] | None = None) -> Recipe:
+    """A machine of the other company, by its names."""
+
+    def recipe(wish: Wish) -> Call:
+        environment = "prod" if wish.luck.random() < 0.5 else wish.name("environment")
+        path = f"{API}/machines/{environment}/{wish.name('machine')}{suffix}"
+        media = "text/plain" if suffix == "/chart" else "application/json"
+        return Call(method, path, body=body and body(wish), headers={"Accept": media})
+
+    return recipe
+
+
+def _import_machine(wish: Wish) -> Call:
+    """Under the name of somebody else's machine: here it is free. Or a policy for it. Only checked."""
+    name = wish.name("machine")
+    body: dict[str, Any] = {"policy": {"for": {"definition": name}}}
+    if wish.luck.random() < 0.5:
+        states = [{"name": "new", "is_initial": True}, {"name": "done", "is_final": True}]
+        events, transitions = [{"code": 1, "name": "end"}], [{"from": "new", "event": 1, "to": "done"}]
+        body = {"blueprint": {"name": name, "environment": "prod", "version": 1, "states": states, "events": events}}
+        body["blueprint"]["transitions"] = transitions
+    return Call("POST", f"{API}/machines", {"dry_run": "true"}, body, same=STATUS)
+
+
+def _trigger(wish: Wish) -> Call:
+    """Somebody else's machine, or one of one's own with a reference and a request id that somebody else has used."""
+    if wish.luck.random() < 0.5:
+        return _machine("POST", "/triggers", lambda wish: {"external_ref": wish.name("ref"), "event": "open"})(wish)
+    key = wish.name("start_key")
+    path = f"{API}/machines/prod/{wish.own.names['machine'][0]}/triggers"
+    return Call("POST", path, body={"external_ref": key, "event": "open", "request_id": key}, same=STATUS)
+
+
+def _trigger_answer(wish: Wish) -> Call:
+    machine = wish.luck.choice([wish.own.names["machine"][0], wish.name("machine")])
+    path = f"{API}/machines/prod/{machine}/triggers/{wish.name('request')}"
+    return Call("GET", path, {"external_ref": wish.name("ref")})
+
+
+def _machine_instance(wish: Wish) -> Call:
+    machine = wish.luck.choice([wish.own.names["machine"][0], wish.name("machine")])
+    return Call("GET", f"{API}/machines/prod/{machine}/instance", {"external_ref": wish.name("ref")})
+
+
+def _past(wish: Wish) -> dict[str, Any]:
+    return {"external_ref": wish.name("ref"), "events": [{"event": "open", "occurred_at": "2026-01-01T00:00:00Z"}]}
+
+
+def _consumer(verb: str, **more: Any) -> Recipe:
+    """A consumer of the other company, by its names."""
+
+    def recipe(wish: Wish) -> Call:
+        path = f"{API}/consumers/{wish.name('consumer')}{verb}"
+        if verb in ("", "/stream", "/deliveries"):
+            return Call("GET", path, {"environment": "prod"})
+        return Call("POST", path, body={"environment": "prod", **more})
+
+    return recipe
+
+
+def _register(wish: Wish) -> Call:
+    """A name that somebody else has given a consumer: here it is free."""
+    body = {"environment": "prod", "name": wish.name("new_consumer"), "definitions": ["nothing"]}
+    return Call("POST", f"{API}/consumers", body=body, same=STATUS, who="operator")
+
+
+def _acknowledge(wish: Wish) -> Call:
+    """A fact of the other company, as a consumer of one's own or of theirs."""
+    consumer = wish.luck.choice([wish.own.names["consumer"][0], wish.name("consumer")])
+    body = {"environment": "prod", "ack": wish.ack()}
+    body["outcome"] = wish.luck.choice(["delivered", "processed", "failed", "retry"])
+    if body["outcome"] == "processed" and wish.luck.random() < 0.5:
+        body["then"] = {"event": "remind"}
+    return Call("POST", f"{API}/consumers/{consumer}/acks", body=body)
+
+
+def _consumer_deliveries(wish: Wish) -> Call:
+    if wish.luck.random() < 0.5:
+        return _consumer("/deliveries")(wish)
+    path = f"{API}/consumers/{wish.own.names['consumer'][0]}/deliveries"
+    query = {"environment": "prod", "limit": "1", "cursor": wish.cursor("list_consumer_deliveries")}
+    return Call("GET", path, query)
+
+
 _INSTANCE, _TASK, _LETTER = f"{API}/instances/{{}}", f"{API}/tasks/{{}}", f"{API}/dead-letters/{{}}"
 _WORKFLOW: Final = "/ui/workflows/{}"
 
@@ -264,6 +358,26 @@ RECIPES: Final[dict[str, Recipe]] = {
         f"{API}/notices", "list_notices", {"instance": ("id", "instance"), "consumer": ("name", "subject")}
     ),
     "stream_notices": lambda wish: Call("GET", f"{API}/notices/stream", {"instance": wish.id("instance")}),
+    "import_machine": _import_machine,
+    "list_machines": _list(f"{API}/machines", "list_machines", {"environment": ("name", "environment")}),
+    "get_machine": _machine("GET"),
+    "get_machine_chart": _machine("GET", "/chart"),
+    "simulate_machine": _machine("POST", "/simulate", lambda wish: {"events": ["open"]}),
+    "trigger_machine": _trigger,
+    "get_trigger_answer": _trigger_answer,
+    "get_machine_instance": _machine_instance,
+    "backfill_machine": _machine("POST", "/backfill", _past),
+    "register_consumer": _register,
+    "list_consumers": _list(f"{API}/consumers", "list_consumers", {"environment": ("name", "environment")}),
+    "get_consumer": _consumer(""),
+    "beat_consumer": _consumer("/beat"),
+    "receive_facts": _consumer("/receive", wait=0.01),
+    "acknowledge_fact": _acknowledge,
+    "replay_consumer": _consumer("/replay", since="2026-01-01T00:00:00Z"),
+    "remove_consumer": _consumer("/remove"),
+    "stream_facts": _consumer("/stream"),
+    "list_consumer_deliveries": _consumer_deliveries,
+    "list_deliveries": _trail("deliveries", "list_deliveries"),
     "list_tasks": _list(
         f"{API}/tasks",
         "list_tasks",

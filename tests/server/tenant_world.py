@@ -20,7 +20,7 @@ from http_server import listening
 from psycopg import sql
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast import Caller, Context, DoNotRetry, Engine
+from holdfast import Caller, Context, DoNotRetry, Engine, Machine, Postpone
 from holdfast.doors.steps.load import load_steps
 from holdfast.server.app import create_app
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
@@ -62,6 +62,7 @@ class Company:
     name: str
     keys: dict[str, str] = field(default_factory=dict)
     ids: dict[str, list[str]] = field(default_factory=dict)
+    acks: list[str] = field(default_factory=list)
     cursors: dict[str, list[str]] = field(default_factory=dict)  # by operation
     every_id: frozenset[str] = frozenset()
 
@@ -84,6 +85,12 @@ class Company:
             "attribute": [f"customer={self.mark}-customer"],
             "node": [f"{self.mark}-ask", f"{self.mark}-do", f"{self.mark}-review"],
             "start_key": [f"start-{self.name}-{n}" for n in range(4)],  # the other company will use them as well
+            "environment": [f"{self.mark}-env"],
+            "machine": [f"{self.mark}-case"],
+            "ref": [f"{self.mark}-ref-{n}" for n in range(4)],
+            "request": [f"{self.mark}-request-{n}" for n in range(4)],
+            "consumer": [f"{self.mark}-consumer-{n}" for n in range(2)],
+            "new_consumer": [f"new-{self.name}-{n}" for n in range(4)],  # as are these
         }
 
 
@@ -109,6 +116,28 @@ def orders(company: Company, name: str) -> dict[str, Any]:
             {"id": "told", "source": "tell", "target": "end"},
         ],
     }
+
+
+def case(company: Company, environment: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A case is opened and reminded of; its consumers are asked for something that only this company knows."""
+    mark, canary = company.mark, company.canary
+    blueprint = {
+        "name": f"{mark}-case",
+        "environment": environment,
+        "version": 1,
+        "states": [{"name": "new", "is_initial": True}, {"name": f"{mark}-open", "category": canary}],
+        "events": [{"code": 1, "name": "open"}, {"code": 2, "name": "remind"}],
+        "transitions": [
+            {"from": "new", "event": 1, "to": f"{mark}-open"},
+            {"from": f"{mark}-open", "event": 2, "to": f"{mark}-open"},
+        ],
+    }
+    policy = {
+        "for": {"definition": f"{mark}-case"},
+        "params": [{"code": canary, "data": canary}],
+        "rules": [{"state": f"{mark}-open", "params": [canary], "emit": [{"event": canary}]}],
+    }
+    return blueprint, policy
 
 
 def do(ctx: Context, data: Any) -> Any:
@@ -179,7 +208,7 @@ async def _hire(company: Company, keyring: Keyring) -> None:
     for who, has in roles.items():
         issued = await keyring.create(
             company.name, f"{company.mark} {who}", f"{company.mark}-{who}", roles=has, capabilities=capabilities[who],
-            scopes=SCOPES if who == "operator" else ("read", "start", "act"), by=company.canary,
+            scopes=SCOPES if who == "operator" else ("read", "start", "act", "consume"), by=company.canary,
         )  # fmt: skip
         company.keys[who] = issued.text
 
@@ -196,6 +225,7 @@ async def _fill(company: Company, engine: Engine) -> None:
     for n in range(4):
         review = await engine.start(f"{mark}.review", {"secret": company.canary, "n": n}, by=clerk)
         await engine.settle(review.id, 30)
+    await _run_machines(company, engine)
     await engine.drain(timeout=60)
     for begun in (await engine.list(flow="orders")).items:
         for by in (clerk, f"{mark}-guest"):
@@ -205,6 +235,29 @@ async def _fill(company: Company, engine: Engine) -> None:
                 "MONITOR_ERROR", company.canary, org=company.name, instance=UUID(begun.id).bytes, consumer=f"{mark}-{n}"
             )
     await engine.board.told()
+
+
+async def _run_machines(company: Company, engine: Engine) -> None:
+    """Cases that were opened and reminded of, and two consumers, of which one has begun to answer."""
+    names, operator = company.names, f"{company.mark}-operator"
+    for environment in ("prod", *names["environment"]):
+        blueprint, policy = case(company, environment)
+        await engine.import_machine(Machine.load(blueprint, policy), by=operator)
+    for n, consumer in enumerate(names["consumer"]):
+        for environment in ("prod", *names["environment"]):
+            owner = operator if n else f"{company.mark}-clerk"
+            await engine.register_consumer(environment, consumer, definitions=names["machine"], owner=owner)
+            await engine.receive(environment, consumer)
+    for ref, request in zip(names["ref"], names["request"], strict=True):
+        for event, id in (("open", request), ("remind", None)):
+            await engine.trigger(
+                "prod", names["machine"][0], ref, event, {"secret": company.canary}, request_id=id, by=operator
+            )
+    for event in await engine.receive("prod", names["consumer"][0]):
+        wish = Postpone(delay=86_400, message=company.canary)
+        await engine.settle_directly("prod", names["consumer"][0], event.ack, "retry", wish=wish)
+    company.acks = [one.ack for one in (await engine.deliveries(consumer=("prod", names["consumer"][0]))).items]
+    assert company.acks
 
 
 async def _order(company: Company, engine: Engine, n: int, key: str) -> None:

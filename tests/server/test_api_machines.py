@@ -76,7 +76,7 @@ async def test_a_policy_alone_is_for_the_newest_blueprint(server: Served) -> Non
     told = await post(client, "machines?environment=test", 200, {"policy": POLICY})
     assert (told["published"]["name"], told["published"]["version"]) == ("test.order", 2)
     for body in ({"policy": POLICY, "environment": "test"}, {"policy": "/etc/passwd"}, {"policy": None}):
-        assert (await post(client, "machines", 422, body))["code"] == "REQUEST_INVALID"
+        assert (await post(client, "machines", 422, body))["code"] == "MACHINE_TYPE_WRONG"
 
 
 async def test_every_finding_is_told_with_code_file_place_and_hint(server: Served) -> None:
@@ -215,7 +215,7 @@ async def test_4_4_a_request_id_counts_once_whichever_way_it_comes(olga: httpx2.
     assert (await get(olga, f"{TRIGGERS}/r2", 404, external_ref="O-2"))["code"] == "TRIGGER_UNKNOWN"
     assert (await get(olga, f"{TRIGGERS}/r2", 422))["code"] == "REQUEST_INVALID"
     twice = await post(olga, TRIGGERS, 422, {**PAY, "request_id": "r1"}, idempotency_key="r2")
-    assert twice["code"] == "REQUEST_INVALID"
+    assert twice["code"] == "REQUEST_ID_AMBIGUOUS"
 
 
 async def test_refusals_of_a_trigger_have_their_codes(server: Served) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from api_flows import clerk, publish_flows, register_handlers
+from api_flows import clerk, machine, publish_flows, register_handlers
 from hostile_corpus import (
     AMOUNTS,
     BROKEN_REQUESTS,
@@ -32,7 +32,7 @@ from hostile_corpus import (
 )
 from http_server import Served, served
 
-from holdfast import Engine
+from holdfast import Engine, Machine
 from holdfast.server.middleware import size_limits
 from holdfast.testing.database import copied_database
 
@@ -58,6 +58,7 @@ class Target:
         self.client = client
         self.instance = instance
         self._names = {"instance_id": instance, "task_id": task, "workflow_id": "decision", "name": "decision"}
+        self._names["environment"] = "prod"
 
     def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         for path, methods in self.server.app.openapi()["paths"].items():
@@ -99,6 +100,8 @@ async def target(holdfast_server: str) -> AsyncIterator[Target]:
             begun = await view.start("decision", {"n": 1}, by="olga")
             await view.settle(begun.id, 30)
             [task] = await view.tasks(begun.id)
+            await view.import_machine(Machine.load(machine("decision")))
+            await view.register_consumer("prod", "decision", owner="olga")
             client = await server.person("olga", "*", roles=["operator", "publisher", "clerk"])
             yield Target(server, client, begun.id, task.id)
 
@@ -213,7 +216,8 @@ async def test_ids(target: Target, turn: int, id: str) -> None:
 async def test_ids_of_nothing(target: Target, turn: int, id: str) -> None:
     for method, path, _ in some(target.operations(), turn):
         if "_id}" in path and method == "GET":
-            assert (await target.refuse(method, target.filled(path, id)))["status"] == 404
+            asked = {"external_ref": "O-1"} if "{request_id}" in path else {}
+            assert (await target.refuse(method, target.filled(path, id), params=asked))["status"] == 404
 
 
 @pytest.mark.parametrize("path", QUERIES)

@@ -36,9 +36,17 @@ MOST_TOLD = 20
 REFUSALS = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "414", "415", "422", "428", "429", "431"]
 OF_THE_WORLD = ["404", "409", "412", "422"]  # what fits the document may still not fit what is stored
 HINTS = {  # words that mean something to the routes, now and then
-    "path.name": ["order", "orders.approval"],
+    "path.name": ["order", "orders.approval"],  # a flow, a machine, a consumer
     "path.workflow_id": ["order", "orders.approval", "expenses"],
     "path.version": [1],
+    "path.environment": ["prod"],
+    "path.request_id": ["r-1"],
+    "query.environment": ["prod"],
+    "query.external_ref": ["o-1", "o-2"],
+    "body.environment": ["prod"],
+    "body.external_ref": ["o-1", "o-2"],
+    "body.request_id": ["r-1"],
+    "body.outcome": ["delivered", "processed", "failed", "retry"],
     "query.flow": ["order", "orders.approval"],
     "query.workflow_id": ["orders.approval"],
     "query.status": ["active", "running", "completed"],

@@ -26,6 +26,7 @@ SEED = 20_261
 REQUESTS = 1000
 CONNECTIONS = 32
 WITHOUT_CONTENTS = {
+    "consumer_beats",
     "stale_checks",
     "statistics",
     "statistics_deltas",

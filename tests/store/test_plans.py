@@ -211,9 +211,10 @@ SHORT_TABLES = {"workers", "consumers", "definitions", "statistics_deltas"}
 # Statements about few rows in seldom visited tables; everything else that reads a table is listed above.
 SELDOM = {
     "check_definition", "find_definition", "has_lost_workers", "insert_definition", "insert_worker", "list_flows",
-    "list_machine_names", "list_rival_handlers", "list_workers", "load_definition", "page_flows", "page_versions",
+    "list_machine_names", "list_rival_handlers", "list_workers", "load_definition", "page_flows", "page_machines",
+    "page_versions",
     "prune_workers", "read_flow", "renew_lease", "stop_worker",
-    "beat_consumers", "begin_probe", "find_consumer", "find_consumers", "list_filling", "list_push_consumers",
+    "beat_consumers", "begin_probe", "find_consumers", "list_filling", "list_push_consumers",
     "note_reach",
     "register_consumer", "remove_consumer", "save_filling",
 }  # fmt: skip
@@ -226,11 +227,10 @@ OUTBOX = {
 # Deliveries have partial indexes on partitions, too: tests/machines/test_claim_plans.py looks at what is hot of these.
 DELIVERIES = {
     "abandon_deliveries", "arm_deliveries", "claim_deliveries", "close_deliveries", "disarm_deliveries",
-    "fill_deliveries", "find_delivery", "insert_deliveries", "list_behind", "list_consumers",
-    "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
+    "fill_deliveries", "find_delivery", "find_taker", "insert_deliveries", "list_behind", "list_in_hand",
+    "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
     "postpone_deliveries", "promote_deliveries", "read_deliveries", "read_halting", "read_next_delivery",
-    "rearm_deliveries",
-    "redrive_deliveries", "resolve_ack_letters",
+    "rearm_deliveries", "redrive_deliveries", "resolve_ack_letters",
 }  # fmt: skip
 
 # Notices and the lifecycle lie in partitions, too: tests/machines/test_plans_of_reports.py looks at them.

@@ -172,10 +172,13 @@ async def find(session: Session, org: str, names: Sequence[tuple[str, str]]) -> 
     return found
 
 
-async def find_consumer(session: Session, org: str, environment: str, name: str) -> bytes | None:
-    """The id of a consumer by its name; one that was removed does not count."""
-    results = await session.once(SQL.use_worker.one(), SQL.find_consumer.one(org, environment, name))
-    return next((id for (id,) in rows(results[1])), None)
+async def find_taker(
+    session: Session, org: str, environment: str, name: str, fact: AckAddress
+) -> tuple[bytes, bool] | None:
+    """Find a consumer by its name, and tell whether it was given this fact; one that was removed does not count."""
+    query = SQL.find_taker.one(org, environment, name, fact.instance, fact.instance[15], fact.at, fact.fact)
+    results = await session.once(PIN, query)
+    return next(((id, given == b"\1") for id, given in rows(results[1])), None)
 
 
 async def beat(session: Session, consumers: Iterable[bytes]) -> None:
@@ -221,7 +224,8 @@ async def list_consumers(
     owner: str | None = None,
 ) -> list[ConsumerState]:
     start = "" if after is None else "/".join(after)
-    results = await session.once(PIN, SQL.list_consumers.one(org, environment, start, COUNTED + 1, limit, name, owner))
+    query = SQL.list_consumers.one(org, environment, start, COUNTED + 1, limit, name, owner)
+    results = await session.once(SQL.use_tenant.one(org), query)
     return [_state(row) for row in rows(results[1])]
 
 

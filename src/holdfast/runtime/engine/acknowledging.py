@@ -10,15 +10,14 @@ from uuid import UUID
 from holdfast.core.machine.acks import DELIVERED, FAILED, PROCESSED
 from holdfast.core.model.ack_handles import AckAddress, decode_ack, unknown_ack
 from holdfast.core.model.signals import Acknowledged, Actor, Triggered
-from holdfast.errors import Busy, Conflict, NotFound, Refused
+from holdfast.errors import Conflict, Refused
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.consumers.events import Postpone
+from holdfast.runtime.consumers.receiving import unknown_consumer
 from holdfast.runtime.engine.consuming import Consuming, take_number
 from holdfast.runtime.machines.triggers import TriggerResult, result_of, take_event, take_raw
 from holdfast.runtime.validation import check_text, take_names, take_utc
-from holdfast.store import deliveries
-from holdfast.store.consumers import find_consumer
-from holdfast.store.deliveries import DeliveryKey
+from holdfast.store.consumers import find_taker
 
 RETRY: Final = "retry"
 ANSWERS: Final = (DELIVERED, PROCESSED, FAILED, RETRY)
@@ -71,32 +70,24 @@ class Acknowledging(Consuming):
                     hint="Roll your transaction back: its work is done already.",
                 )
             return None
-        id = await self._consumer_id(environment, consumer)
+        id = await self._taker(environment, consumer, ack, address)
         signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
         item = Item(address.instance, signal, Actor(by or consumer, held))
         if following is not None:
             item.receipt = f"then:{UUID(bytes=address.fact)}:{UUID(bytes=id)}"
-        told = await self._apply_answer(item, address, id, ack)
+        told = await self.committer.apply(item)
         self._announce()
-        return None if told is None else result_of(told)
+        return None if told.answer is None else result_of(told.answer)
 
-    async def _apply_answer(self, item: Item, address: AckAddress, consumer: bytes, ack: str) -> bytes | None:
-        try:
-            return (await self.committer.apply(item)).answer
-        except Busy:
-            if await deliveries.is_there(self._opened(), DeliveryKey(address, consumer)):
-                raise
-            raise unknown_ack(ack) from None  # its instance is gone, so nobody holds it
-
-    async def _consumer_id(self, environment: str, name: str) -> bytes:
-        found = await find_consumer(self._opened(), self.org, environment, name)
+    async def _taker(self, environment: str, name: str, ack: str, fact: AckAddress) -> bytes:
+        """Find the consumer that was given a fact. Any other fact, of another organisation's, is none."""
+        found = await find_taker(self._opened(), self.org, environment, name, fact)
         if found is None:
-            raise NotFound(
-                f"There is no consumer {name!r} in {environment!r}.",
-                code="CONSUMER_UNKNOWN",
-                hint="Register it first.",
-            )
-        return found
+            raise unknown_consumer(environment, name)
+        id, was_given = found
+        if not was_given:
+            raise unknown_ack(ack)
+        return id
 
 
 def _check(

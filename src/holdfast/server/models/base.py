@@ -46,6 +46,8 @@ Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r
 Whole = Annotated[int, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=int)]
 Version = Annotated[int, Field(ge=1, le=MOST_VERSION)]
 WholeVersion = Annotated[Version, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=Version)]
+Count = Annotated[int, Field(ge=0, le=MOST_VERSION)]
+WholeCount = Annotated[Count, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=Count)]
 LetterInputs = Annotated[
     dict[UUID, Any], Field(max_length=1000, description="New inputs for steps, by the id of their dead letter.")
 ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, StrictBool, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 
 from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST
 from holdfast.runtime.engine.consuming import IN_FLIGHT, LONGEST_TTL, MOST_ATTEMPTS, MOST_IN_FLIGHT
-from holdfast.server.models.base import Model, Moment, Name, Whole, Wish, Words
+from holdfast.server.models.base import Model, Moment, Name, Wish, Words, take_whole
 from holdfast.server.models.machines import EventRef, TriggerView
 
 EnvironmentName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00./]+$")]
@@ -17,6 +17,12 @@ ConsumerName = Annotated[str, StringConstraints(min_length=1, max_length=200, pa
 Names = Annotated[list[Name], Field(max_length=1000)]
 Ack = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_-]+$")]
 Seconds = Annotated[float, Field(strict=True)]
+MostFacts = Annotated[int, Field(ge=1, le=MOST)]
+Attempts = Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)]
+InFlight = Annotated[int, Field(ge=1, le=MOST_IN_FLIGHT)]
+WholeFacts = Annotated[MostFacts, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=MostFacts)]
+WholeAttempts = Annotated[Attempts, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=Attempts)]
+WholeInFlight = Annotated[InFlight, Field(strict=True), BeforeValidator(take_whole, json_schema_input_type=InFlight)]
 LONGEST_DELAY = 100 * 365 * 86_400.0
 
 
@@ -43,8 +49,8 @@ class RegisterConsumer(Wish):
         default="now", description="Facts from then on; counts for the first registration."
     )
     ttl: Annotated[Seconds, Field(ge=1, le=LONGEST_TTL)] | None = None
-    max_attempts: Annotated[Whole, Field(ge=1, le=MOST_ATTEMPTS)] | None = None
-    in_flight: Annotated[Whole, Field(ge=1, le=MOST_IN_FLIGHT)] = IN_FLIGHT
+    max_attempts: WholeAttempts | None = None
+    in_flight: WholeInFlight = IN_FLIGHT
     critical: StrictBool = Field(default=True, description="A delivery that failed suspends its instance.")
 
 
@@ -89,7 +95,7 @@ class Receive(OfEnvironment):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"environment": "prod", "most": 50, "wait": 20}]})
 
-    most: Annotated[Whole, Field(ge=1, le=MOST)] = 50
+    most: WholeFacts = 50
     wait: Annotated[Seconds, Field(ge=0, le=LONGEST_WAIT)] = 0.0
 
 

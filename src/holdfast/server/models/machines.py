@@ -7,15 +7,13 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
-from holdfast.server.models.base import MOST_VERSION, Key, Model, Moment, Name, Whole, WholeVersion, Wish
+from holdfast.server.models.base import Key, Model, Moment, Name, WholeCount, WholeVersion, Wish
 from holdfast.server.models.definitions import Finding, PublishedView
 
 MOST_EVENTS = 1000  # of one simulation, of one past
-Code = Annotated[Whole, Field(ge=0, le=MOST_VERSION)]
 EventName = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00]+$")]
-EventRef = EventName | Code
+EventRef = EventName | WholeCount
 RequestId = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=r"^[^\x00]+$")]
-Entry = Annotated[Whole, Field(ge=0, le=MOST_VERSION)]
 Reason = Literal["not_applicable", "condition", "terminal", "not_active", "blocked", "overtaken"]
 
 
@@ -147,7 +145,7 @@ class SendTrigger(Wish):
     request_id: RequestId | None = Field(
         default=None, description="Sent again, it counts once and gets the same answer; or the header Idempotency-Key."
     )
-    expected: Entry | None = Field(
+    expected: WholeCount | None = Field(
         default=None, description="Apply it only if the instance is still at this entry: `lifecycle` of an answer."
     )
     version: WholeVersion | None = Field(default=None, description="The version of the blueprint; else the newest.")

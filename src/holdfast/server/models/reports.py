@@ -7,11 +7,10 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from holdfast.server.models.base import Model, Moment, Whole, Wish
+from holdfast.server.models.base import Model, Moment, WholeCount, Wish
 
 NoticeKind = Literal["info", "warn", "overdue", "error"]
 ShortName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
-Number = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 
 
 class NoticeView(Model):
@@ -52,7 +51,7 @@ class WriteActivity(Wish):
 
     name: ShortName
     status: ShortName
-    entry: Literal["present", "none"] | Number = Field(
+    entry: Literal["present", "none"] | WholeCount = Field(
         default="present", description="The number of an entry of the lifecycle, the present one, or none."
     )
     data: Any = Field(default=None, description="Without it, the earlier data stays.")

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 from fastapi import APIRouter, Path, Query, Request
 
+from holdfast.errors import Refused
 from holdfast.runtime.consumers.events import ConsumerEvent, Postpone
 from holdfast.runtime.consumers.receiving import check_pulls
 from holdfast.server.access.scopes import Scope, needs
@@ -19,7 +20,6 @@ from holdfast.server.access.visibility import CurrentSight, Sight
 from holdfast.server.http.contract import CHANGES, api_router
 from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, cut, shown_of
 from holdfast.server.http.polls import poll
-from holdfast.server.http.refusals import Invalid
 from holdfast.server.http.replies import encoded, reply
 from holdfast.server.http.sse import EventStream
 from holdfast.server.models.base import Flag, Listed
@@ -204,7 +204,9 @@ _WHEN: Final = ("delay", "at")
 def _refuse_given(wish: Acknowledge, names: tuple[str, ...]) -> None:
     for name in names:
         if getattr(wish, name) is not None:
-            raise Invalid(f"`{name}` does not go with the outcome {wish.outcome}.", hint="Leave it out.")
+            raise Refused(
+                f"`{name}` does not go with the outcome {wish.outcome}.", code="ANSWER_INVALID", hint="Leave it out."
+            )
 
 
 def _postponement(wish: Acknowledge) -> Postpone | None:

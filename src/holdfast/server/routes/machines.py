@@ -14,7 +14,7 @@ from fastapi.responses import PlainTextResponse
 from starlette.responses import Response
 
 from holdfast.doors.source import JSON
-from holdfast.errors import NotFound
+from holdfast.errors import DefinitionError, NotFound, Refused
 from holdfast.payloads.encoding import decode
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.machines.machine import Machine
@@ -27,7 +27,6 @@ from holdfast.server.http.contract import CHANGES, IF_NONE_MATCH, api_router
 from holdfast.server.http.etags import etag, is_known
 from holdfast.server.http.idempotency import KeyHeader
 from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, shown_of
-from holdfast.server.http.refusals import Invalid
 from holdfast.server.http.replies import encoded, reply
 from holdfast.server.models.base import Flag, Key, Listed, Version
 from holdfast.server.models.consumers import EnvironmentName
@@ -126,7 +125,11 @@ async def _read_machine(engine: Engine, body: bytes, environment: str | None, fi
     if "policy" in documents and "blueprint" not in documents:
         policy: Any = documents["policy"]
         if len(documents) > 1 or not isinstance(policy, dict):
-            raise Invalid('A policy is imported as {"policy": {…}}.', hint="`environment` belongs into the query.")
+            raise DefinitionError(
+                'A policy alone is imported as {"policy": {…}}.',
+                code="MACHINE_TYPE_WRONG",
+                hint="`environment` belongs into the query.",
+            )
         return await engine.load_machine(cast("dict[str, Any]", policy), environment=environment)
     # In a thread: a large document takes seconds to read, and other requests should not wait for it.
     return await asyncio.to_thread(Machine.parse, body, files=(file, file))
@@ -220,7 +223,7 @@ async def trigger_machine(
     An event that does not apply is an answer with its reason. The same request id gets the same answer.
     """
     if None not in (key, wish.request_id) and key != wish.request_id:
-        raise Invalid("Idempotency-Key and `request_id` differ.", hint="Send one of them.")
+        raise Refused("Idempotency-Key and `request_id` differ.", code="REQUEST_ID_AMBIGUOUS", hint="Send one of them.")
     version = await sight.machine_instance(environment, name, wish.external_ref)
     told = await sight.engine.trigger(
         environment,

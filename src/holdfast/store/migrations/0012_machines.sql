@@ -722,5 +722,6 @@ revoke all on function
     holdfast.require_consumer, holdfast.machine_instance, holdfast.event_name, holdfast.trigger, holdfast.trigger_answer,
     holdfast.ack, holdfast.ack_handle, holdfast.receive
     from public;
+grant execute on function holdfast.clock to holdfast_tenant;
 grant execute on function holdfast.trigger, holdfast.trigger_answer, holdfast.ack, holdfast.receive
     to holdfast_worker, holdfast_tenant;
