@@ -43,6 +43,7 @@ def compile_graph(graph: Graph) -> Compiled:
             slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
             reads=_reads(graph),
             config=graph.config,
+            regions={region.id: region for region in sorted(graph.regions, key=lambda region: region.id)},
         )
     )
 

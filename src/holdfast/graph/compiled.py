@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.errors import DefinitionError
-from holdfast.graph.model import GRAPH_FORMAT, Edge, Graph, Node, Policy, dump_struct, read_struct
+from holdfast.graph.model import GRAPH_FORMAT, Edge, Graph, Node, Policy, Region, dump_struct, read_struct
 from holdfast.payloads import hash_json
 
 COMPILER_VERSION: Final = "1"
@@ -47,6 +47,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slot_map: dict[str, str]  # node → slot that owns it
     reads: tuple[str, ...]  # every path the expressions read
     config: dict[str, Any] = {}
+    regions: dict[str, Region] = {}  # by id, in id order
     hash: str = ""
 
 
@@ -78,6 +79,7 @@ def graph_of(compiled: Compiled) -> Graph:
         policy=compiled.policy,
         variables=compiled.variables,
         config=compiled.config,
+        regions=tuple(compiled.regions.values()),
     )
 
 

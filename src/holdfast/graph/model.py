@@ -116,6 +116,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     early: bool = True  # events that come before a step waits for them are kept, where the wait says nothing
 
 
+class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A state of a document or a slot: nodes that share an edit window and the verbs that interrupt them."""
+
+    id: str  # the node of the state, or slot:<name>
+    nodes: tuple[str, ...]
+    window: str = "editable"  # editable | amend_only | locked
+    stable: bool = False  # a material edit meanwhile amends the document
+    verbs: dict[str, str] = {}  # verb → the node where the root token goes on
+    amendment: str | None = None  # the node where it goes on after a material edit in a stable region
+
+
 class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A definition as the compiler takes it. `variables` declares the types of the paths expressions may read."""
 
@@ -128,6 +139,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     policy: Policy = Policy()
     variables: dict[str, str] = {}  # "input.amount": "number"; an undeclared namespace is refused
     config: dict[str, Any] = {}  # further settings of the kind of graph; the kernel passes them through
+    regions: tuple[Region, ...] = ()  # of a document's graph; each node lies in one at the most
     format: int = GRAPH_FORMAT
 
 

@@ -6,7 +6,7 @@ dangling edges are left out and the first of two equal ids counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -22,7 +22,7 @@ class Topology(msgspec.Struct, frozen=True):
     edges: dict[str, Edge]  # in id order; both ends exist
     outgoing: dict[str, tuple[Edge, ...]]  # by (priority, id)
     incoming: dict[str, tuple[Edge, ...]]  # by (priority, id)
-    roots: tuple[str, ...]  # nodes where a root token may be put: the entry and the node for expired instances
+    roots: tuple[str, ...]  # nodes where a root token may be put: by a start, an expiry or an interrupt
     reachable: frozenset[str]
 
     def behaviour(self, node: str) -> Behaviour | None:
@@ -52,9 +52,17 @@ def read_topology(graph: Graph) -> Topology:
     by_rank = sorted(edges.values(), key=lambda edge: (edge.priority, edge.id))
     outgoing = {id: tuple(found) for id, found in _grouped(nodes, by_rank, lambda edge: edge.source).items()}
     incoming = {id: tuple(found) for id, found in _grouped(nodes, by_rank, lambda edge: edge.target).items()}
-    roots = tuple(root for root in dict.fromkeys((graph.entry, graph.policy.on_timeout)) if root in nodes)
+    starts = dict.fromkeys((graph.entry, graph.policy.on_timeout, *_interrupted(graph)))
+    roots = tuple(root for root in starts if root in nodes)
     reachable = walk(roots, lambda node: [edge.target for edge in outgoing[node]])
     return Topology(nodes, edges, outgoing, incoming, roots, reachable)
+
+
+def _interrupted(graph: Graph) -> Iterator[str | None]:
+    """Yield the nodes where the root token goes on after a verb or an amendment has interrupted a region."""
+    for region in graph.regions:
+        yield from region.verbs.values()
+        yield region.amendment
 
 
 def walk(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> frozenset[str]:
