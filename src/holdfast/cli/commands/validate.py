@@ -16,9 +16,10 @@ from holdfast.doors.machine import Problem as MachineProblem
 from holdfast.doors.machine import blueprint_schema, policy_schema
 from holdfast.doors.steps import Problem, Workflow, steps_schema
 from holdfast.doors.steps.load import load_steps, repeated
-from holdfast.doors.steps.problems import Findings, in_order
-from holdfast.doors.steps.reading import LARGEST
-from holdfast.doors.steps.tree import START, Mark
+from holdfast.doors.steps.problems import findings_of
+from holdfast.doors.yaml.problems import in_order
+from holdfast.doors.yaml.reading import LARGEST
+from holdfast.doors.yaml.tree import START, Mark
 from holdfast.errors import NotFound
 from holdfast.printable import printable
 
@@ -139,7 +140,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _text(path: Path) -> str | Problem:
     """Read the file up to the limit of the door."""
-    findings = Findings(str(path))
+    findings = findings_of(str(path))
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.doors.steps.model import PEOPLE, Path, Step, Transition, Workflow
+from holdfast.doors.steps.model import PEOPLE, Step, Transition, Workflow
+from holdfast.doors.yaml.tree import Path
 from holdfast.graph.expressions.timestamps import read_moment
 from holdfast.graph.model import Edge, Graph, Node, Policy, Retry, Wait
 

@@ -23,9 +23,8 @@ from holdfast.doors.shapes import (
     Variants,
     Whole,
 )
-from holdfast.doors.steps.model import Path
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.tree import Mapping, Mark, Scalar, Sequence, Tree, described, plain
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.tree import Mapping, Mark, Path, Scalar, Sequence, Tree, described, plain
 
 
 class Misfit:
@@ -37,11 +36,17 @@ compiled: Final = lru_cache(maxsize=64)(re.compile)
 
 
 class Taker:
-    """A decoder of one value after another; `marks` has the place of each, by its path."""
+    """A decoder of one value after another; `marks` has the place of each, by its path.
 
-    def __init__(self, findings: Findings) -> None:
+    `prefix` begins the codes of the door: with STEPS a wrong type is STEPS_TYPE_WRONG."""
+
+    def __init__(self, findings: Findings, prefix: str) -> None:
         self.findings = findings
+        self.prefix = prefix
         self.marks: dict[Path, Mark] = {}
+
+    def code(self, problem: str) -> str:
+        return f"{self.prefix}_{problem}"
 
     def take(self, shape: Shape, tree: Tree, path: Path) -> Any:
         self.marks.setdefault(path, tree.mark)
@@ -53,7 +58,7 @@ class Taker:
 
     def wrong_type(self, path: Path, wanted: str, tree: Tree) -> Misfit:
         message = f"{_told(path)} must be {wanted}; it is {described(tree)}."
-        return self.refuse("STEPS_TYPE_WRONG", message, tree.mark)
+        return self.refuse(self.code("TYPE_WRONG"), message, tree.mark)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -63,7 +68,7 @@ class Taker:
                 pass
             case _:
                 return self.wrong_type(path, shape.wanted if shape.pattern is None else f"text: {shape.wanted}", tree)
-        code = shape.code or "STEPS_VALUE_INVALID"
+        code = shape.code or self.code("VALUE_INVALID")
         if not value.strip():
             return self.refuse(code, f"{_told(path)} is empty; it must be {shape.wanted}.", tree.mark)
         if len(value) > shape.longest:
@@ -81,7 +86,7 @@ class Taker:
             case Scalar(str(value)):
                 message = f"{_told(path)} is {described(tree)}; it must be one of {', '.join(shape.values)}."
                 return self.refuse(
-                    "STEPS_VALUE_INVALID", message, tree.mark, self.findings.nearest(value, shape.values)
+                    self.code("VALUE_INVALID"), message, tree.mark, self.findings.nearest(value, shape.values)
                 )
             case _:
                 return self.wrong_type(path, f"one of {', '.join(shape.values)}", tree)
@@ -106,7 +111,7 @@ class Taker:
             case _:
                 return self.wrong_type(path, wanted, tree)
         if not shape.least <= value <= shape.most:
-            return self.refuse("STEPS_VALUE_INVALID", f"{_told(path)} is {value}; it must be {wanted}.", tree.mark)
+            return self.refuse(self.code("VALUE_INVALID"), f"{_told(path)} is {value}; it must be {wanted}.", tree.mark)
         return value
 
     def span(self, shape: Span, tree: Tree, path: Path) -> Any:
@@ -121,7 +126,7 @@ class Taker:
             message = (
                 f"{_told(path)} is {described(tree)}, which is no duration{'' if seconds is None else ' above 0'}."
             )
-            return self.refuse("STEPS_DURATION_INVALID", message, tree.mark)
+            return self.refuse(self.code("DURATION_INVALID"), message, tree.mark)
         return seconds
 
     def expressions(self, shape: Expressions, tree: Tree, path: Path) -> Any:
@@ -135,7 +140,7 @@ class Taker:
                 case Scalar(str(value)) if value.strip():
                     taken[name] = value
                 case Scalar(str()):
-                    self.refuse("STEPS_VALUE_INVALID", f"{_told(inner)} is empty.", entry.tree.mark)
+                    self.refuse(self.code("VALUE_INVALID"), f"{_told(inner)} is empty.", entry.tree.mark)
                 case Scalar(value):
                     taken[name] = json.dumps(value)
                 case _:
@@ -167,7 +172,7 @@ class Taker:
             return self.wrong_type(path, "a list", tree)
         if not shape.least <= len(tree.items) <= shape.most:
             message = f"{_told(path)} has {len(tree.items)} entries; it must have {shape.least} to {shape.most}."
-            return self.refuse("STEPS_VALUE_INVALID", message, tree.mark)
+            return self.refuse(self.code("VALUE_INVALID"), message, tree.mark)
         taken = [self.take(shape.of, item, (*path, index)) for index, item in enumerate(tree.items)]
         if shape.distinct:
             self.refuse_repeated(taken, path)
@@ -177,7 +182,7 @@ class Taker:
         for index, value in enumerate(taken):
             if value is not MISFIT and value in taken[:index]:
                 mark = self.marks[(*path, index)]
-                self.refuse("STEPS_VALUE_INVALID", f"{_told(path)} names {value!r} twice.", mark)
+                self.refuse(self.code("VALUE_INVALID"), f"{_told(path)} names {value!r} twice.", mark)
 
     def fields(self, shape: Fields, tree: Tree, path: Path) -> Any:
         if not isinstance(tree, Mapping):
@@ -193,17 +198,17 @@ class Taker:
             taken[key] = value
         for key, field in shape.table.items():
             if field.required and key not in tree.entries:
-                taken[key] = self.refuse("STEPS_KEY_MISSING", f"The {shape.noun} has no {key!r}.", tree.mark)
+                taken[key] = self.refuse(self.code("KEY_MISSING"), f"The {shape.noun} has no {key!r}.", tree.mark)
         return taken
 
     def unknown_key(self, key: str, mark: Mark, shape: Fields) -> None:
         hint = self.findings.nearest(key, tuple(shape.table)) or f"It takes {', '.join(shape.table)}."
-        self.refuse("STEPS_KEY_UNKNOWN", f"A {shape.noun} has no key {key[:80]!r}.", mark, hint)
+        self.refuse(self.code("KEY_UNKNOWN"), f"A {shape.noun} has no key {key[:80]!r}.", mark, hint)
 
     def kind(self, shape: Variants, tree: Mapping, path: Path) -> str | Misfit:
         entry = tree.entries.get(shape.by)
         if entry is None:
-            return self.refuse("STEPS_KEY_MISSING", f"The {shape.noun} has no {shape.by!r}.", tree.mark)
+            return self.refuse(self.code("KEY_MISSING"), f"The {shape.noun} has no {shape.by!r}.", tree.mark)
         return self.take(Choice(tuple(shape.tables)), entry.tree, (*path, shape.by))
 
     def id(self, tree: Mapping) -> str | Misfit:
@@ -226,8 +231,8 @@ class Taker:
         misplaced = {key for key in tree.entries if key in everywhere and key not in own}
         for key in misplaced:
             where = [name for name, table in shape.tables.items() if key in table.table]
-            message = f"A step of type {kind} has no {key!r}; it belongs to {', '.join(where)}."
-            self.refuse("STEPS_KEY_MISPLACED", message, tree.entries[key].key)
+            message = f"A {shape.noun} of {shape.by} {kind} has no {key!r}; it belongs to {', '.join(where)}."
+            self.refuse(self.code("KEY_MISPLACED"), message, tree.entries[key].key)
         kept = {key: value for key, value in tree.entries.items() if key not in misplaced and key != shape.by}
         table = {key: field for key, field in own.items() if key != shape.by}
         taken = self.fields(Fields(shape.tables[kind].noun, table), Mapping(kept, tree.mark, tree.size), path)

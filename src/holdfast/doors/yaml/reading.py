@@ -23,9 +23,9 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.scalars import resolve
-from holdfast.doors.steps.tree import START, Entry, Mapping, Mark, Scalar, Sequence, Tree
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.scalars import resolve
+from holdfast.doors.yaml.tree import START, Entry, Mapping, Mark, Scalar, Sequence, Tree
 
 LARGEST: Final = 1 << 20  # bytes
 DEEPEST: Final = 40

@@ -25,6 +25,17 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 START = Mark(1, 1)
 
+Path = tuple[str | int, ...]  # ("steps", 2, "timeout"): the place of a value in its document
+
+
+def nearest_mark(marks: dict[Path, Mark], path: Path) -> Mark:
+    """Find the place of a value in the file, or of the nearest value around it."""
+    for length in range(len(path), -1, -1):
+        found = marks.get(path[:length])
+        if found is not None:
+            return found
+    return START
+
 
 class Scalar(msgspec.Struct, frozen=True):
     value: str | int | float | bool | None
