@@ -10,12 +10,15 @@ from typing import Any, Final
 
 from holdfast.doors.durations import read_duration
 from holdfast.doors.shapes import (
+    Anything,
     Choice,
+    Either,
     Expressions,
     Fields,
     Flag,
     Items,
     Json,
+    Named,
     Number,
     Shape,
     Span,
@@ -74,7 +77,7 @@ class Taker:
         if len(value) > shape.longest:
             message = f"{_told(path)} has {len(value)} characters; at most {shape.longest} are read."
             return self.refuse(code, message, tree.mark)
-        if shape.pattern is not None and not compiled(shape.pattern).search(value):
+        if shape.pattern is not None and not compiled(shape.pattern).fullmatch(value):
             message = f"{_told(path)} is {described(tree)}; it must be {shape.wanted}."
             return self.refuse(code, message, tree.mark)
         return value
@@ -141,7 +144,7 @@ class Taker:
                     taken[name] = value
                 case Scalar(str()):
                     self.refuse(self.code("VALUE_INVALID"), f"{_told(inner)} is empty.", entry.tree.mark)
-                case Scalar(value):
+                case Scalar(None | int() | float() as value):
                     taken[name] = json.dumps(value)
                 case _:
                     self.wrong_type(inner, "an expression", entry.tree)
@@ -172,11 +175,33 @@ class Taker:
             return self.wrong_type(path, "a list", tree)
         if not shape.least <= len(tree.items) <= shape.most:
             message = f"{_told(path)} has {len(tree.items)} entries; it must have {shape.least} to {shape.most}."
-            return self.refuse(self.code("VALUE_INVALID"), message, tree.mark)
+            code = shape.code if shape.code and len(tree.items) > shape.most else self.code("VALUE_INVALID")
+            return self.refuse(code, message, tree.mark)
         taken = [self.take(shape.of, item, (*path, index)) for index, item in enumerate(tree.items)]
         if shape.distinct:
             self.refuse_repeated(taken, path)
         return taken
+
+    def named(self, shape: Named, tree: Tree, path: Path) -> Any:
+        if not isinstance(tree, Mapping):
+            return self.wrong_type(path, "a mapping of names", tree)
+        if len(tree.entries) > shape.most:
+            message = f"{_told(path)} has {len(tree.entries)} entries; it must have at most {shape.most}."
+            return self.refuse(self.code("VALUE_INVALID"), message, tree.mark)
+        taken: dict[str, Any] = {}
+        for name, entry in tree.entries.items():
+            if self.text(shape.key, Scalar(name, entry.key), (*path, name)) is not MISFIT:
+                self.marks[(*path, name, "key")] = entry.key
+                taken[name] = self.take(shape.of, entry.tree, (*path, name))
+        return taken
+
+    def either(self, shape: Either, tree: Tree, path: Path) -> Any:
+        fitting = next((each for each in shape.of if _fits(each, tree)), None)
+        return self.wrong_type(path, shape.wanted, tree) if fitting is None else self.take(fitting, tree, path)
+
+    def anything(self, shape: Anything, tree: Tree, path: Path) -> Any:
+        self.mark_all(tree, path)
+        return plain(tree)
 
     def refuse_repeated(self, taken: list[Any], path: Path) -> None:
         for index, value in enumerate(taken):
@@ -248,10 +273,24 @@ _TAKERS: Final[dict[type, Callable[[Taker, Any, Tree, Path], Any]]] = {
     Span: Taker.span,
     Expressions: Taker.expressions,
     Json: Taker.json,
+    Anything: Taker.anything,
+    Either: Taker.either,
     Items: Taker.items,
+    Named: Taker.named,
     Fields: Taker.fields,
     Variants: Taker.variants,
 }
+
+
+def _fits(shape: Shape, tree: Tree) -> bool:
+    """Check whether the value has the type of the shape: a list, a mapping or a scalar."""
+    match shape:
+        case Items():
+            return isinstance(tree, Sequence)
+        case Fields() | Variants() | Named() | Json() | Expressions():
+            return isinstance(tree, Mapping)
+        case _:
+            return isinstance(tree, Scalar) and (not isinstance(shape, Text) or isinstance(tree.value, str))
 
 
 def _told(path: Path) -> str:

@@ -54,11 +54,15 @@ class Findings:
         self.remedies = remedies
         self.problems: list[Problem] = []
         self.errors = 0
+        self.count = 0
 
     def add(self, code: str, message: str, mark: Mark, *, hint: str = "", severity: Severity = "error") -> None:
         self.errors += severity == "error"
-        if len(self.problems) >= MOST_PROBLEMS:
-            return
+        self.count += 1
+        if self.count <= MOST_PROBLEMS:
+            self.keep(code, message, mark, hint or self.remedies.get(code, ""), severity)
+
+    def keep(self, code: str, message: str, mark: Mark, hint: str, severity: Severity) -> None:
         self.problems.append(
             Problem(
                 file=self.file,
@@ -66,14 +70,14 @@ class Findings:
                 column=mark.column,
                 code=code,
                 message=message,
-                hint=hint or self.remedies.get(code, ""),
+                hint=hint,
                 severity=severity,
             )
         )
 
     def nearest(self, word: str, known: Iterable[str]) -> str:
         """Guess the known word that was meant, or none; after MOST_GUESSES problems guessing would take too long."""
-        if len(self.problems) > MOST_GUESSES:
+        if self.count > MOST_GUESSES:
             return ""
         similar = difflib.get_close_matches(word[:80], known, n=1)
         return f"Did you mean {similar[0]}?" if similar else ""
