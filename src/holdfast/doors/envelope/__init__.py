@@ -1,7 +1,8 @@
-"""Contracts and patches: the lifecycle that a developer lays down for a document, and what an organisation adds to it.
+"""The door of documents: contracts, the envelopes made of them, and the patches of organisations that fill their slots.
 
-A contract has fields, states, verbs that people call, gates that the engine passes, and slots. It compiles to an
-envelope. A patch fills slots with steps; envelope and patch compile to the effective graph that runs.
+A contract says which states a document has, who moves it between them, and where organisations may add steps of their
+own. From it comes the envelope, a graph that nobody edits. A patch fills the envelope's slots. `compile_effective`
+makes one graph of both, the one that runs, and proves that the envelope is whole in it.
 """
 
 from holdfast.doors.envelope.load import ContractFile, load_contracts

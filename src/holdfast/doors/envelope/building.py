@@ -90,11 +90,13 @@ def build_contract(tree: Tree, findings: Findings) -> ContractDraft | None:
             broken.add(key)
     amendment = taken.pop("amendment", None)
     states = sorted(parts["states"], key=lambda part: part.path not in initial)
+    head: dict[str, Any] = _fields(taken)
+    lists: dict[str, Any] = {key: tuple(part.value for part in found) for key, found in parts.items()}
+    lists["states"] = tuple(part.value for part in states)
     contract = ContractDefinition(
-        **_fields(taken),
-        **{key: tuple(part.value for part in found) for key, found in parts.items() if key != "states"},
-        states=tuple(part.value for part in states),
-        amendment=Amendment(**_fields(amendment)) if isinstance(amendment, dict) else None,
+        **head,
+        **lists,
+        amendment=None if amendment is None or isinstance(amendment, Misfit) else Amendment(**_fields(amendment)),
     )
     return ContractDraft(contract=contract, parts=parts, initial=initial, broken=frozenset(broken), marks=taker.marks)
 
@@ -107,10 +109,11 @@ def build_patch(tree: Tree, findings: Findings) -> PatchDraft | None:
     taken = taker.take(PATCH, tree, ())
     if isinstance(taken, Misfit) or isinstance(taken.get("contract"), Misfit):
         return None
-    written = taken.pop("slots", {})
+    taken_slots = taken.pop("slots", MISFIT)
+    written: dict[str, Any] = {} if isinstance(taken_slots, Misfit) else taken_slots
     slots: dict[str, SlotPatch] = {}
     parts: dict[str, tuple[Part, ...]] = {}
-    for name, slot in {} if isinstance(written, Misfit) else written.items():
+    for name, slot in written.items():
         if isinstance(slot, Misfit):
             continue
         nodes = tuple(_parts("nodes", slot.pop("nodes", []), PatchNode, ("slots", name)))

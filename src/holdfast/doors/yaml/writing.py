@@ -22,11 +22,11 @@ def write_yaml(data: dict[str, Any]) -> str:
 def _mapping(data: dict[str, Any], indent: int) -> Iterator[str]:
     margin = " " * indent
     for key, value in data.items():
-        if not isinstance(value, dict | list) or not value or not _is_block(value, indent + len(key)):
+        inner = cast(dict[str, Any] | list[Any], value)
+        if not isinstance(value, dict | list) or not value or not _is_block(inner, indent + len(key)):
             yield f"{margin}{_text(key)}: {_flow(value)}"
             continue
         yield f"{margin}{_text(key)}:"
-        inner = cast(dict[str, Any] | list[Any], value)
         yield from _mapping(inner, indent + 2) if isinstance(inner, dict) else _list(inner, indent + 2)
 
 
