@@ -188,8 +188,9 @@ def _names(value: Any) -> list[Any]:
 
 
 def _fields(taken: dict[str, Any]) -> dict[str, Any]:
-    """Rename the keys to the fields of the model, and leave out refused values."""
-    return {_KEYS.get(key, key): _value(key, value) for key, value in taken.items() if value is not MISFIT}
+    """Rename the ends of verbs, gates and edges to the fields of the model, and leave out refused values."""
+    keys = _KEYS if "from" in taken else {}
+    return {keys.get(key, key): _value(key, value) for key, value in taken.items() if value is not MISFIT}
 
 
 def _value(key: str, value: Any) -> Any:

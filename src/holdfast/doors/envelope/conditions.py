@@ -13,18 +13,7 @@ from holdfast.graph.expressions.parse import parse
 from holdfast.graph.expressions.tree import Comparison, Junction, Literal, Negation, Node, Path
 
 _TYPES: Final = {"money": "number"}  # the type of the language, where it is called otherwise
-_ANYWHERE: Final[dict[str, str]] = {
-    "entity.id": "string",
-    "entity.version": "number",
-    "entity.state": "string",
-    "actor.id": "string",
-    "actor.user_id": "string",
-    "actor.capabilities": "list",
-    "actor.roles": "list",
-    "org": "any",
-    "context": "any",
-    "now": "time",
-}
+_ANYWHERE: Final = {"actor": "object", "context": "object", "org": "object"}
 
 
 def variables_of(contract: ContractDefinition) -> dict[str, str]:
@@ -53,7 +42,7 @@ class Conditions:
             self.findings.add("CONTRACT_EXPRESSION_INVALID", f"[{error.code}] {sentence}.", place, hint=error.hint)
             return
         for name, position in _fractions(parse(text), self.money):
-            message = f"{name} is money, and no amount has a fraction of the minor unit."
+            message = f"{name!r} is money, and no amount has a fraction of the minor unit."
             self.findings.add("CONTRACT_MONEY_FRACTION", message, mark.inside(position))
 
 

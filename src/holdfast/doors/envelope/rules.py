@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.doors.envelope.building import ContractDraft, Part
 from holdfast.doors.envelope.conditions import Conditions
-from holdfast.doors.envelope.model import Verb
+from holdfast.doors.envelope.model import Gate, Verb
 from holdfast.doors.envelope.names import CALLS, RESERVED
 from holdfast.doors.envelope.slot_rules import check_slots
 from holdfast.doors.envelope.ways import Ways
@@ -25,8 +25,9 @@ def check_contract(draft: ContractDraft, findings: Findings) -> None:
     rules.references()
     rules.conditions()
     if draft.broken.isdisjoint({"states", "verbs", "gates", "slots"}):
+        before = findings.errors
         check_slots(draft, rules.ways, findings)
-        rules.gates()
+        rules.gates(knows_slots=findings.errors == before)
         if rules.knows_all_states():  # a name that leads nowhere would make states look unreachable
             rules.left()
             rules.reached()
@@ -131,26 +132,30 @@ class _Rules:
 
     # --- ways -----------------------------------------------------------------------------------------------------
 
-    def gates(self) -> None:
+    def gates(self, *, knows_slots: bool) -> None:
         """Report gates to which nothing leads, that never are reached, or that demand what nobody can give."""
         exits = {slot.exit for slot in self.contract.slots}
-        lost = {gate.name for state in self.ways.states for gate in self.ways.lost(state)}
         for part in self.draft.parts["gates"]:
             gate = part.value
             state = self.ways.states.get(gate.source)
             if state is not None and state.ends:
                 message = f"The state {state.name!r} ends the instance, so the gate {gate.name!r} is never reached."
                 self.add("CONTRACT_ENDED", part, "from", message)
-            elif gate.name in lost:
-                message = f"Nothing decides when {gate.name!r} is taken: {gate.source!r} leads to another gate."
-                self.add("CONTRACT_GATE_WITHOUT_WAY", part, "", message)
-            elif state is not None and len(self.ways.direct(gate.source)) > 1:
-                others = ", ".join(repr(each.name) for each in self.ways.direct(gate.source) if each.name != gate.name)
-                message = f"Nothing decides whether {gate.name!r} is taken from {gate.source!r}, or {others}."
-                self.add("CONTRACT_GATE_WITHOUT_WAY", part, "", message)
+            elif state is not None and knows_slots:
+                self.way(part, gate)
             if gate.approvals and gate.name not in exits:
                 message = f"The gate {gate.name!r} demands approvals, and no slot before it has room for them."
                 self.add("CONTRACT_GATE_WITHOUT_SLOT", part, "approvals", message)
+
+    def way(self, part: Part, gate: Gate) -> None:
+        direct = self.ways.direct(gate.source)
+        if gate in self.ways.lost(gate.source):
+            message = f"Nothing decides when {gate.name!r} is taken: {gate.source!r} leads to another gate."
+            self.add("CONTRACT_GATE_WITHOUT_WAY", part, "", message)
+        elif gate in direct and len(direct) > 1:
+            others = ", ".join(repr(each.name) for each in direct if each is not gate)
+            message = f"Nothing decides whether {gate.name!r} is taken from {gate.source!r}, or {others}."
+            self.add("CONTRACT_GATE_WITHOUT_WAY", part, "", message)
 
     def knows_all_states(self) -> bool:
         ends = {end for way in (*self.contract.verbs, *self.contract.gates) for end in (way.source, way.target)}

@@ -48,6 +48,9 @@ class _SlotRules:
         if slot.exit not in verbs:
             message = f"No gate and no verb {slot.exit!r} leaves the state {slot.entry!r}."
             self.add("CONTRACT_SLOT_EXIT_WRONG", part, "exit", message)
+        elif self.ways.states[slot.entry].ends:
+            message = f"The state {slot.entry!r} ends the instance, so no steps come behind it."
+            self.add("CONTRACT_ENDED", part, "entry", message)
         elif gates:
             message = f"{slot.entry!r} leads to a gate, so the verb {slot.exit!r} interrupts; no steps come before it."
             self.add("CONTRACT_SLOT_EXIT_WRONG", part, "exit", message)
