@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from holdfast.doors.envelope.fluent import Fluent, checked, entry
+from holdfast.doors.envelope.fluent import Fluent, Names, checked, entry, name_list, names
 from holdfast.doors.envelope.load import require_contract
 from holdfast.doors.envelope.model import ContractDefinition, FieldType, RunAs, Window
-
-Names = str | Iterable[str]
 
 
 class Contract(Fluent):
@@ -71,7 +68,7 @@ class Contract(Fluent):
     ) -> Self:
         """Add a transition that people call, from one state or from several."""
         return self._with(
-            "verbs", name=name, from_=_names(source), to=target, capability=capability, when=when, about=about
+            "verbs", name=name, from_=names(source), to=target, capability=capability, when=when, about=about
         )
 
     @checked
@@ -114,12 +111,12 @@ class Contract(Fluent):
         about: str | None = None,
     ) -> Self:
         """Add a change of the document that is no transition. `sets` are the fields it may change: all if left out."""
-        return self._with("actions", name=name, sets=_list(sets), capability=capability, run_as=run_as, about=about)
+        return self._with("actions", name=name, sets=name_list(sets), capability=capability, run_as=run_as, about=about)
 
     @checked
     def policy(self, name: str, *, on: Names = (), capability: str | None = None, when: str | None = None) -> Self:
         """Add a condition on verbs and actions: those of `on`, or all of them."""
-        return self._with("policies", name=name, on=_list(on) or None, capability=capability, when=when)
+        return self._with("policies", name=name, on=name_list(on) or None, capability=capability, when=when)
 
     def build(self) -> ContractDefinition:
         """The finished contract; a DefinitionError lists everything that is wrong in its `diagnostics`."""
@@ -129,11 +126,3 @@ class Contract(Fluent):
     def _with(self, key: str, **fields: Any) -> Self:
         longer = (*self._lists.get(key, ()), entry(**fields))
         return self.longer(_lists={**self._lists, key: longer})
-
-
-def _names(given: Any) -> Any:
-    return given if isinstance(given, str) or not isinstance(given, Iterable) else list(given)  # pyright: ignore
-
-
-def _list(given: Any) -> Any:
-    return [given] if isinstance(given, str) else _names(given)

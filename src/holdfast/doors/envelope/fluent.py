@@ -7,7 +7,7 @@ from copy import copy
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
-from holdfast.doors.durations import write_duration
+from holdfast.doors.durations import LONGEST, write_duration
 from holdfast.doors.envelope.problems import REMEDIES
 from holdfast.doors.known_options import options_of, unknown_option
 from holdfast.doors.yaml.reading import DEEPEST
@@ -15,6 +15,8 @@ from holdfast.graph.diagnostics import Diagnostic
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+Names = str | Iterable[str]
 
 
 def checked(method: Callable[P, R]) -> Callable[P, R]:
@@ -71,10 +73,21 @@ def entry(**fields: Any) -> dict[str, Any]:
     return {key.removesuffix("_"): _data(value) for key, value in fields.items() if value is not None}
 
 
+def names(given: Any) -> Any:
+    """Make a list of several names; leave one name, and values that are none, as they are."""
+    return given if isinstance(given, str) or not isinstance(given, Iterable) else list(given)  # pyright: ignore
+
+
+def name_list(given: Any) -> Any:
+    """Make a list of one name or several."""
+    return [given] if isinstance(given, str) else names(given)
+
+
 def span(seconds: Any) -> Any:
     """Write a number of seconds as a duration; leave durations, and values that are none, as they are."""
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return write_duration(seconds) if is_number else seconds
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return seconds
+    return write_duration(seconds) if 0 <= seconds <= LONGEST else f"{seconds}s"
 
 
 def _data(value: Any, depth: int = 0) -> Any:

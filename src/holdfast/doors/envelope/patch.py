@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from msgspec.structs import replace
 
-from holdfast.doors.envelope.fluent import Fluent, checked, entry, span
+from holdfast.doors.envelope.fluent import Fluent, Names, checked, entry, name_list, span
 from holdfast.doors.envelope.format import NODE_KINDS
 from holdfast.doors.envelope.load import require_patch
 from holdfast.doors.envelope.model import PatchDefinition, RunAs, Window
 
-Names = str | Iterable[str]
 Seconds = float | str  # a number of seconds, or a duration such as "2d"
 Expressions = Mapping[str, Any]  # name → expression
 
@@ -284,6 +283,8 @@ class Patch(Fluent):
     @checked
     def slot(self, name: str, fill: Fill) -> Self:
         """Fill a slot of the contract."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return self.complaining("PATCH_TYPE_WRONG", f"The slot {name!r:.100} has no name.", "slots")
         if not isinstance(fill, Fill):  # pyright: ignore[reportUnnecessaryIsInstance]
             return self.longer(_slots={**self._slots, name: fill})
         if name in self._slots:
@@ -294,8 +295,7 @@ class Patch(Fluent):
     @checked
     def policy(self, name: str, *, on: Names = (), capability: str | None = None, when: str | None = None) -> Self:
         """Add a condition on verbs and actions, beside those of the contract: those of `on`, or all of them."""
-        calls = [on] if isinstance(on, str) else list(on)
-        policy = entry(name=name, on=calls or None, capability=capability, when=when)
+        policy = entry(name=name, on=name_list(on) or None, capability=capability, when=when)
         return self.longer(_policies=(*self._policies, policy))
 
     def build(self) -> PatchDefinition:
