@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdfast.cli.commands.validate import read_files
 from holdfast.cli.process import application
@@ -14,6 +14,8 @@ from holdfast.doors.registry import load_source, source_of
 from holdfast.doors.source import Source
 from holdfast.errors import DefinitionError, NotFound
 from holdfast.graph.compile import compile_graph
+
+NO_FLOW: Final = "CONTRACT_NO_FLOW"
 
 
 def read_sources(sources: Sequence[str]) -> list[Source]:
@@ -40,7 +42,7 @@ def read_sources(sources: Sequence[str]) -> list[Source]:
 
 
 def _no_flow(read: ContractFile) -> str:
-    return f"{read.file}: CONTRACT_NO_FLOW Contracts and patches are no flows, and are not published as such."
+    return f"{read.file}: {NO_FLOW} Contracts and patches are no flows, and are not published as such."
 
 
 def _is_module(source: str) -> bool:

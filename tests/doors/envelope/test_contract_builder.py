@@ -261,7 +261,7 @@ def test_unknown_options_of_a_patch() -> None:
         ("PATCH_OPTION_UNKNOWN", "slots.s.windw"),
         ("PATCH_OPTION_UNKNOWN", "slots.s.nodes.a.roel"),
         ("PATCH_OPTION_UNKNOWN", "slots.s.edges.in.onn"),
-        ("PATCH_DUPLICATE", "slots.s"),
+        ("PATCH_DUPLICATE_SLOT", "slots.s"),
         ("PATCH_OPTION_UNKNOWN", "policies.p.capabilty"),
         ("PATCH_TYPE_WRONG", "slots.t"),
         ("PATCH_APPROVERS_AMBIGUOUS", "slots.s.nodes.a.approvers"),

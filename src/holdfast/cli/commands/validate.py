@@ -54,7 +54,7 @@ def validate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check files of steps, contracts, patches, blueprints and policies: a line per problem, `file:line:column: CODE message (hint)`.
+    """Check files without publishing them: a line per problem, `file:line:column: CODE message (hint)`.
 
     Exit code 1 if there is any. A policy is checked with the blueprint of its machine, if that is named as well.
     """

@@ -38,6 +38,7 @@ _PARTS: Final[dict[str, type[msgspec.Struct]]] = {
     "slots": Slot,
 }
 _KEYS: Final = {"from": "source", "to": "target"}
+_WRITTEN: Final[dict[str | int, str]] = {"source": "from", "target": "to"}
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
@@ -65,11 +66,22 @@ class PatchDraft(msgspec.Struct, frozen=True, kw_only=True):
     """The readable part of a patch."""
 
     patch: PatchDefinition
-    parts: dict[str, tuple[Part, ...]]  # the nodes of each slot
+    parts: dict[str, tuple[Part, ...]]  # the nodes of each slot, and the policies under no name
+    edges: dict[str, tuple[Part, ...]]  # those of each slot
     marks: dict[Path, Mark]
 
     def mark(self, path: Path, *rest: str | int) -> Mark:
         return nearest_mark(self.marks, (*path, *rest))
+
+    def locate(self, path: Path) -> Mark:
+        """Find where a value of the model was written: an edge to several nodes is one entry of the file."""
+        match path:
+            case ("slots", str(slot), "edges", int(index), *rest) if index < len(self.edges.get(slot, ())):
+                return self.mark(self.edges[slot][index].path, *(_WRITTEN.get(key, key) for key in rest))
+            case ("slots", str(slot), "nodes", int(index), *rest) if index < len(self.parts.get(slot, ())):
+                return self.mark(self.parts[slot][index].path, *rest)
+            case _:
+                return self.mark(path)
 
 
 def build_contract(tree: Tree, findings: Findings) -> ContractDraft | None:
@@ -113,14 +125,15 @@ def build_patch(tree: Tree, findings: Findings) -> PatchDraft | None:
     written: dict[str, Any] = {} if isinstance(taken_slots, Misfit) else taken_slots
     slots: dict[str, SlotPatch] = {}
     parts: dict[str, tuple[Part, ...]] = {}
+    edges: dict[str, tuple[Part, ...]] = {}
     for name, slot in written.items():
         if isinstance(slot, Misfit):
             continue
         nodes = tuple(_parts("nodes", slot.pop("nodes", []), PatchNode, ("slots", name)))
-        edges = tuple(_parts("edges", slot.pop("edges", []), PatchEdge, ("slots", name)))
+        edges[name] = tuple(_parts("edges", slot.pop("edges", []), PatchEdge, ("slots", name)))
         parts[name] = nodes
         slots[name] = SlotPatch(
-            nodes=tuple(part.value for part in nodes), edges=tuple(part.value for part in edges), **_fields(slot)
+            nodes=tuple(part.value for part in nodes), edges=tuple(part.value for part in edges[name]), **_fields(slot)
         )
     policies = tuple(_parts("policies", taken.pop("policies", []), PolicyRule))
     envelope = taken.pop("envelope")
@@ -130,7 +143,7 @@ def build_patch(tree: Tree, findings: Findings) -> PatchDraft | None:
         slots=slots,
         policies=tuple(part.value for part in policies),
     )
-    return PatchDraft(patch=patch, parts={**parts, "": policies}, marks=taker.marks)
+    return PatchDraft(patch=patch, parts={**parts, "": policies}, edges=edges, marks=taker.marks)
 
 
 def _too_large(tree: Tree, findings: Findings) -> bool:

@@ -34,10 +34,11 @@ MOST_EDGES: Final = 8_000
 TOO_LARGE: Final = "PATCH_TOO_LARGE"
 
 _FIELD: Final = "^(?!.*__$)[A-Za-z][A-Za-z0-9_]{0,99}$"  # what an expression can read as entity.<name>
-_PROSE: Final = r"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029]*$"
+_PROSE: Final = r"^(?=[\s\S]*\S)[^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029]*$"
 _CLEAN: Final = "text without control characters"
 
-_NAME: Final = Text("a name: a letter, then letters, digits, _ and -", ID, 100)
+# Short: the ids of the graph are made of up to three names.
+_NAME: Final = Text("a name: a letter, then letters, digits, _ and -, at most 50", "^[A-Za-z][A-Za-z0-9_-]{0,49}$", 50)
 _TYPE: Final = Text("the type of a document: a letter, then letters, digits, _ and -", ID, 100)
 _TITLE: Final = Text("one line of visible text", VISIBLE)
 _ABOUT: Final = Field(Text(_CLEAN, _PROSE, 5000), "What people may read about it.")

@@ -29,6 +29,7 @@ class ContractFile(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     contracts: tuple[ContractDefinition, ...] = ()
     patches: tuple[PatchDefinition, ...] = ()
+    drafts: tuple[PatchDraft, ...] = ()  # of the patches, to locate what is wrong with them within a contract
     tables: tuple[Tree, ...] = ()  # entries of `tables:`, unread
     problems: tuple[Problem, ...] = ()
 
@@ -55,12 +56,13 @@ def load_contracts(text: str, *, name: str = "file.yaml") -> ContractFile:
         return ContractFile(file=name, problems=in_order(findings.problems))
     written = _entries(tree, findings)
     drafts = [draft for entry in written["contracts"] if (draft := _contract(entry, findings)) is not None]
-    patches = [draft.patch for entry in written["patches"] if (draft := _patch(entry, findings)) is not None]
+    patches = [draft for entry in written["patches"] if (draft := _patch(entry, findings)) is not None]
     _report_repeated(drafts, findings)
     return ContractFile(
         file=name,
         contracts=tuple(draft.contract for draft in drafts),
-        patches=tuple(patches),
+        patches=tuple(draft.patch for draft in patches),
+        drafts=tuple(patches),
         tables=tuple(written["tables"]),
         problems=in_order(findings.problems),
     )

@@ -288,7 +288,7 @@ class Patch(Fluent):
         if not isinstance(fill, Fill):  # pyright: ignore[reportUnnecessaryIsInstance]
             return self.longer(_slots={**self._slots, name: fill})
         if name in self._slots:
-            return self.complaining("PATCH_DUPLICATE", f"The slot {name!r} is filled twice.", f"slots.{name}")
+            return self.complaining("PATCH_DUPLICATE_SLOT", f"The slot {name!r} is filled twice.", f"slots.{name}")
         problems = tuple(replace(found, place=f"slots.{name}.{found.place}") for found in fill.problems)
         return self.longer(_slots={**self._slots, name: fill.data}, problems=(*self.problems, *problems))
 

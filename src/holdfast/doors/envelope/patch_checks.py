@@ -36,7 +36,7 @@ class _PatchRules:
             if name in PORTS:
                 self.add("PATCH_NAME_RESERVED", part, "id", f"{name!r} is a port of the slot.")
             elif name in seen:
-                self.add("PATCH_DUPLICATE", part, "id", f"There is another node {name!r} before this one.")
+                self.add("PATCH_DUPLICATE_NODE", part, "id", f"There is another node {name!r} before this one.")
             seen.add(name)
 
     def node(self, part: Part) -> None:
@@ -80,7 +80,7 @@ class _PatchRules:
         for part in self.draft.parts[""]:
             policy = part.value
             if policy.name in seen:
-                self.add("PATCH_DUPLICATE", part, "name", f"There is another policy {policy.name!r} before this one.")
+                self.add("PATCH_POLICY_TAKEN", part, "name", f"There is a policy {policy.name!r} before this one.")
             seen.add(policy.name)
             if policy.capability is None and policy.when is None:
                 self.add("PATCH_POLICY_EMPTY", part, "", f"The policy {policy.name!r} demands nothing.")
