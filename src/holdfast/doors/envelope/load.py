@@ -54,9 +54,12 @@ def load_contracts(text: str, *, name: str = "file.yaml") -> ContractFile:
     tree, _ = read_yaml(text, findings)
     if tree is None:
         return ContractFile(file=name, problems=in_order(findings.problems))
+    is_read = findings.errors == 0
     written = _entries(tree, findings)
     drafts = [draft for entry in written["contracts"] if (draft := _contract(entry, findings)) is not None]
     patches = [draft for entry in written["patches"] if (draft := _patch(entry, findings)) is not None]
+    if not is_read:
+        drafts, patches = [], []  # characters were left out: nothing is what its author wrote
     _report_repeated(drafts, findings)
     return ContractFile(
         file=name,
@@ -110,7 +113,7 @@ def _items(key: str, tree: Tree, taker: Taker) -> Iterator[Tree]:
         taker.wrong_type((key,), "a list", tree)
     elif not shape.least <= len(tree.items) <= shape.most:
         message = f"{key!r} has {len(tree.items)} entries; it must have {shape.least} to {shape.most}."
-        taker.refuse(taker.code("VALUE_INVALID"), message, tree.mark)
+        taker.refuse(f"{taker.prefix}_VALUE_INVALID", message, tree.mark)
     else:
         yield from tree.items
 

@@ -48,9 +48,6 @@ class Taker:
         self.prefix = prefix
         self.marks: dict[Path, Mark] = {}
 
-    def code(self, problem: str) -> str:
-        return f"{self.prefix}_{problem}"
-
     def take(self, shape: Shape, tree: Tree, path: Path) -> Any:
         self.marks.setdefault(path, tree.mark)
         return _TAKERS[type(shape)](self, shape, tree, path)
@@ -61,7 +58,7 @@ class Taker:
 
     def wrong_type(self, path: Path, wanted: str, tree: Tree) -> Misfit:
         message = f"{_told(path)} must be {wanted}; it is {described(tree)}."
-        return self.refuse(self.code("TYPE_WRONG"), message, tree.mark)
+        return self.refuse(f"{self.prefix}_TYPE_WRONG", message, tree.mark)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -71,7 +68,7 @@ class Taker:
                 pass
             case _:
                 return self.wrong_type(path, shape.wanted if shape.pattern is None else f"text: {shape.wanted}", tree)
-        code = shape.code or self.code("VALUE_INVALID")
+        code = shape.code or f"{self.prefix}_VALUE_INVALID"
         if not value.strip():
             return self.refuse(code, f"{_told(path)} is empty; it must be {shape.wanted}.", tree.mark)
         if len(value) > shape.longest:
@@ -89,7 +86,7 @@ class Taker:
             case Scalar(str(value)):
                 message = f"{_told(path)} is {described(tree)}; it must be one of {', '.join(shape.values)}."
                 return self.refuse(
-                    self.code("VALUE_INVALID"), message, tree.mark, self.findings.nearest(value, shape.values)
+                    f"{self.prefix}_VALUE_INVALID", message, tree.mark, self.findings.nearest(value, shape.values)
                 )
             case _:
                 return self.wrong_type(path, f"one of {', '.join(shape.values)}", tree)
@@ -114,7 +111,9 @@ class Taker:
             case _:
                 return self.wrong_type(path, wanted, tree)
         if not shape.least <= value <= shape.most:
-            return self.refuse(self.code("VALUE_INVALID"), f"{_told(path)} is {value}; it must be {wanted}.", tree.mark)
+            return self.refuse(
+                f"{self.prefix}_VALUE_INVALID", f"{_told(path)} is {value}; it must be {wanted}.", tree.mark
+            )
         return value
 
     def span(self, shape: Span, tree: Tree, path: Path) -> Any:
@@ -129,7 +128,7 @@ class Taker:
             message = (
                 f"{_told(path)} is {described(tree)}, which is no duration{'' if seconds is None else ' above 0'}."
             )
-            return self.refuse(self.code("DURATION_INVALID"), message, tree.mark)
+            return self.refuse(f"{self.prefix}_DURATION_INVALID", message, tree.mark)
         return seconds
 
     def expressions(self, shape: Expressions, tree: Tree, path: Path) -> Any:
@@ -143,7 +142,7 @@ class Taker:
                 case Scalar(str(value)) if value.strip():
                     taken[name] = value
                 case Scalar(str()):
-                    self.refuse(self.code("VALUE_INVALID"), f"{_told(inner)} is empty.", entry.tree.mark)
+                    self.refuse(f"{self.prefix}_VALUE_INVALID", f"{_told(inner)} is empty.", entry.tree.mark)
                 case Scalar(None | int() | float() as value):
                     taken[name] = json.dumps(value)
                 case _:
@@ -175,7 +174,7 @@ class Taker:
             return self.wrong_type(path, "a list", tree)
         if not shape.least <= len(tree.items) <= shape.most:
             message = f"{_told(path)} has {len(tree.items)} entries; it must have {shape.least} to {shape.most}."
-            code = shape.code if shape.code and len(tree.items) > shape.most else self.code("VALUE_INVALID")
+            code = shape.code if shape.code and len(tree.items) > shape.most else f"{self.prefix}_VALUE_INVALID"
             return self.refuse(code, message, tree.mark)
         taken = [self.take(shape.of, item, (*path, index)) for index, item in enumerate(tree.items)]
         if shape.distinct:
@@ -187,7 +186,7 @@ class Taker:
             return self.wrong_type(path, "a mapping of names", tree)
         if len(tree.entries) > shape.most:
             message = f"{_told(path)} has {len(tree.entries)} entries; it must have at most {shape.most}."
-            return self.refuse(self.code("VALUE_INVALID"), message, tree.mark)
+            return self.refuse(f"{self.prefix}_VALUE_INVALID", message, tree.mark)
         taken: dict[str, Any] = {}
         for name, entry in tree.entries.items():
             if self.text(shape.key, Scalar(name, entry.key), (*path, name)) is not MISFIT:
@@ -207,7 +206,7 @@ class Taker:
         for index, value in enumerate(taken):
             if value is not MISFIT and value in taken[:index]:
                 mark = self.marks[(*path, index)]
-                self.refuse(self.code("VALUE_INVALID"), f"{_told(path)} names {value!r} twice.", mark)
+                self.refuse(f"{self.prefix}_VALUE_INVALID", f"{_told(path)} names {value!r} twice.", mark)
 
     def fields(self, shape: Fields, tree: Tree, path: Path) -> Any:
         if not isinstance(tree, Mapping):
@@ -223,17 +222,17 @@ class Taker:
             taken[key] = value
         for key, field in shape.table.items():
             if field.required and key not in tree.entries:
-                taken[key] = self.refuse(self.code("KEY_MISSING"), f"The {shape.noun} has no {key!r}.", tree.mark)
+                taken[key] = self.refuse(f"{self.prefix}_KEY_MISSING", f"The {shape.noun} has no {key!r}.", tree.mark)
         return taken
 
     def unknown_key(self, key: str, mark: Mark, shape: Fields) -> None:
         hint = self.findings.nearest(key, tuple(shape.table)) or f"It takes {', '.join(shape.table)}."
-        self.refuse(self.code("KEY_UNKNOWN"), f"A {shape.noun} has no key {key[:80]!r}.", mark, hint)
+        self.refuse(f"{self.prefix}_KEY_UNKNOWN", f"A {shape.noun} has no key {key[:80]!r}.", mark, hint)
 
     def kind(self, shape: Variants, tree: Mapping, path: Path) -> str | Misfit:
         entry = tree.entries.get(shape.by)
         if entry is None:
-            return self.refuse(self.code("KEY_MISSING"), f"The {shape.noun} has no {shape.by!r}.", tree.mark)
+            return self.refuse(f"{self.prefix}_KEY_MISSING", f"The {shape.noun} has no {shape.by!r}.", tree.mark)
         return self.take(Choice(tuple(shape.tables)), entry.tree, (*path, shape.by))
 
     def id(self, tree: Mapping) -> str | Misfit:
@@ -257,7 +256,7 @@ class Taker:
         for key in misplaced:
             where = [name for name, table in shape.tables.items() if key in table.table]
             message = f"A {shape.noun} of {shape.by} {kind} has no {key!r}; it belongs to {', '.join(where)}."
-            self.refuse(self.code("KEY_MISPLACED"), message, tree.entries[key].key)
+            self.refuse(f"{self.prefix}_KEY_MISPLACED", message, tree.entries[key].key)
         kept = {key: value for key, value in tree.entries.items() if key not in misplaced and key != shape.by}
         table = {key: field for key, field in own.items() if key != shape.by}
         taken = self.fields(Fields(shape.tables[kind].noun, table), Mapping(kept, tree.mark, tree.size), path)
