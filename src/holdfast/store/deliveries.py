@@ -52,7 +52,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wanted(msgspec.Struct, frozen=True, gc=False):
-    """How many facts of a consumer there is room for, and how long after a claim each is due again."""
+    """A request for facts of one consumer: their number, and the time after which each is due again."""
 
     consumer: bytes
     room: int

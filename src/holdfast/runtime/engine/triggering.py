@@ -1,4 +1,4 @@
-"""Machines: import them, send them events, ask where they stand."""
+"""Machines: import them, send them events, read their states."""
 
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ class Triggering(Starting):
     ) -> TriggerResult:
         """Send an event to the instance of a reference, which is made if it is not there yet: one commit.
 
-        What cannot be applied is an answer with its reason. The same request id gets the same answer. `expected` is the
-        `lifecycle` of an earlier answer, `version` that of a blueprint. With `conn` nothing is decided yet: the answer
-        is read by its request id after your commit (`trigger_answer`).
+        An event that cannot be applied is an answer with its reason. The same request id gets the same answer.
+        `expected` is the `lifecycle` of an earlier answer, `version` that of a blueprint. With `conn` nothing is
+        decided yet: the answer is read by its request id after your commit (`trigger_answer`).
         """
         check_key(external_ref, "external reference")
         check_text(by, "actor")
@@ -252,7 +252,7 @@ class Triggering(Starting):
         by: str | None = None,
         version: int | None = None,
     ) -> TriggerResult:
-        """Give an object that is new to its machine the past it has: all of it in one commit, and nobody is told.
+        """Give an object that is new to its machine the past it has: all of it in one commit, without facts.
 
         Each event has `event` and `occurred_at`, and may have `payload` and `by`. The same past again changes nothing;
         another one is a conflict.
@@ -289,7 +289,7 @@ class Triggering(Starting):
     # --- where it stands -------------------------------------------------------------------------------------------
 
     async def machine(self, environment: str, definition: str, external_ref: str) -> MachineInstance:
-        """Where the instance of a reference stands: its state, its last event, what holds it."""
+        """Read the instance of a reference: its state, its last event, its open gates."""
         flow = flow_of(environment, definition)
         check_key(external_ref, "external reference")
         _blueprint(await self.catalog.find(self._opened(), self.org, flow, None))

@@ -2,7 +2,7 @@
 
 A pass walks the unfinished instances that need rows from before a moment: those that began before it and have not been
 carried since. Each is decided on under its lock, like any change of it, and its revision rises; an instance that
-somebody holds is left for the next pass. An instance is carried once per period of retention, however many months pass.
+is locked is left for the next pass. An instance is carried once per period of retention, however many months pass.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def find_due(errand: Errand, older: datetime, mark: Mark) -> list[bytes]:
 
 
 class Carrier:
-    """Carries instances, and remembers the flows it has met."""
+    """Carry instances, and remember the flows they belong to."""
 
     def __init__(self) -> None:
         self._programs: dict[bytes, Program | None] = {}
