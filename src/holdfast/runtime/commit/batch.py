@@ -522,7 +522,15 @@ class Plan:
         if settled is not None:
             key, date = (item.instance, signal.at, signal.ack), self.locked.date_of(item.instance)
             change = Change(
-                key, delivery, settled, instance.org, instance.flow, signal.message, date, item.actor.id, AFTER_ALL
+                key=key,
+                delivery=delivery,
+                settled=settled,
+                org=instance.org,
+                flow=instance.flow,
+                message=signal.message,
+                date=date,
+                by=item.actor.id,
+                why=AFTER_ALL,
             )
             after = {**deliveries, signal.consumer: changed(delivery, settled)}
             try:
@@ -586,9 +594,18 @@ class Plan:
             one, settled = known[part.ack, part.consumer], again[part.ack, part.consumer]
             assert one is not None
             key = item.instance, part.at, part.ack
-            self.settled.append(
-                Change(key, one, settled, instance.org, instance.flow, None, date, item.actor.id, signal.reason)
+            change = Change(
+                key=key,
+                delivery=one,
+                settled=settled,
+                org=instance.org,
+                flow=instance.flow,
+                message=None,
+                date=date,
+                by=item.actor.id,
+                why=signal.reason,
             )
+            self.settled.append(change)
             self.deliveries[item.instance, part.ack][part.consumer] = changed(one, settled)
         if receipt is not None:
             self._receive(item, instance, receipt)

@@ -149,10 +149,18 @@ class Triggering(Starting):
         check_version(version)
         check_flag(ack_required, "ack_required")
         wanted = Wanted(
-            flow_of(environment, definition), external_ref, take_event(event), take_raw(payload, event),
-            take_request(request_id), by, take_names(capabilities, "capability"), take_number(expected, "expectation"),
-            version, ack_required, take_occurred(occurred_at),
-        )  # fmt: skip
+            flow=flow_of(environment, definition),
+            ref=external_ref,
+            event=take_event(event),
+            raw=take_raw(payload, event),
+            request=take_request(request_id),
+            by=by,
+            capabilities=take_names(capabilities, "capability"),
+            expected=take_number(expected, "expectation"),
+            version=version,
+            needs_ack=ack_required,
+            occurred_at=take_occurred(occurred_at),
+        )
         if not external_ref:
             raise Refused("The external reference is empty.", code="KEY_INVALID", hint="Name the business object.")
         with self.telemetry.start(wanted.flow):
@@ -262,9 +270,13 @@ class Triggering(Starting):
         check_version(version)
         signal = Backfilled(take_history(events))
         wanted = Wanted(
-            flow_of(environment, definition), external_ref, signal.events[0].event, None, None, by, (), None, version,
-            False, None,
-        )  # fmt: skip
+            flow=flow_of(environment, definition),
+            ref=external_ref,
+            event=signal.events[0].event,
+            by=by,
+            version=version,
+            needs_ack=False,
+        )
         machine = await self._machine_of(wanted)
         key, ref = f"{_blueprint(machine)}:{external_ref}", (self.org, wanted.flow, external_ref)
         try_history(machine.program, signal)  # refused before anything is stored
@@ -282,9 +294,18 @@ class Triggering(Starting):
 
     def _ensure(self, id: bytes, machine: Definition, key: str, wanted: Wanted, *, is_told: bool = True) -> Ensure:
         return Ensure(
-            id, self.org, machine.id, machine.name, machine.version, key, wanted.ref, wanted.by,
-            self.telemetry.current_trace(), self._stale_after(machine), is_told,
-        )  # fmt: skip
+            id=id,
+            org=self.org,
+            definition=machine.id,
+            flow=machine.name,
+            flow_version=machine.version,
+            key=key,
+            ref=wanted.ref,
+            created_by=wanted.by,
+            trace=self.telemetry.current_trace(),
+            stale=self._stale_after(machine),
+            is_told=is_told,
+        )
 
     # --- where it stands -------------------------------------------------------------------------------------------
 
