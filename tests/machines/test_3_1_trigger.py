@@ -279,11 +279,12 @@ async def test_the_fact_of_the_last_transition_is_told_after_the_end(engine: Eng
 
 
 async def test_a_trigger_out_of_a_transaction_that_cannot_be_decided_is_told_and_kept(engine: Engine) -> None:
-    await office(engine)
+    await engine.import_machine(Machine.load(GUARDED))
+    register(engine.dsn, "ledger")
     with psycopg.connect(engine.dsn, autocommit=True) as db:
-        db.execute("select holdfast.trigger('prod', 'order', 'O-1', 'Fly')")
+        db.execute("select holdfast.trigger('prod', 'order', 'O-1', 'Check', by => 'ann')")
     await engine.drain(timeout=30)
     [notice] = (await engine.notices()).items
-    assert (notice.code, notice.kind, notice.detail["code"]) == ("TRIGGER_ERROR", "error", "EVENT_UNKNOWN")
-    assert rows(engine.dsn, "select source, reason from holdfast.dead_letters") == [("signal", "EVENT_UNKNOWN")]
+    assert (notice.code, notice.kind, notice.detail["code"]) == ("TRIGGER_ERROR", "error", "GUARD_REFUSED")
+    assert rows(engine.dsn, "select source, reason from holdfast.dead_letters") == [("signal", "GUARD_REFUSED")]
     assert (await engine.machine("prod", "order", "O-1")).state == "New"

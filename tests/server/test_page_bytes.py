@@ -67,4 +67,5 @@ def _lists(server: Served, instance: str) -> dict[str, dict[str, str]]:
     filled = {path: path for path in found if "{task_id}" not in path}
     for name, value in known.items():
         filled = {path: text.replace(name, value) for path, text in filled.items()}
-    return {text: {"role": "clerk"} if text == "tasks" else {} for text in filled.values()}
+    needed = {"tasks": {"role": "clerk"}, "consumers/decision/deliveries": {"environment": "prod"}}
+    return {text: needed.get(text, {}) for text in filled.values()}
