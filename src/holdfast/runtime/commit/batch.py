@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.core.decide import decide, decide_at_length
-from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, redrive, settle
+from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, requeue, settle
 from holdfast.core.machine.gates import GATE
 from holdfast.core.machine.triggers import NotApplied, event_of
 from holdfast.core.model.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
@@ -31,8 +31,8 @@ from holdfast.core.model.signals import (
     FailedDelivery,
     GateDone,
     Migrate,
-    Redrive,
     Requeue,
+    RequeueDeliveries,
     RequeueMany,
     Resume,
     Signal,
@@ -88,7 +88,7 @@ log = logger("holdfast.commit")
 
 NOWHERE: Final = "", "", ""  # a machine of an instance that is not locked
 STALE_IS_FINE = (WorkDone, WorkFailed)
-OF_LETTERS = (Requeue, RequeueMany, Redrive)
+OF_LETTERS = (Requeue, RequeueMany, RequeueDeliveries)
 HALTED: Final = "ACK_SUSPEND"  # begins the reason of an instance that a failed delivery has suspended
 AFTER_ALL: Final = "processed after all"
 KEEP_SECONDS = 7 * 24 * 3600.0
@@ -128,7 +128,7 @@ class Plan:
         self.replies: list[tuple[asyncio.Future[Any], bytes | None]] = []  # answers that change no instance
         self.deliveries: dict[tuple[bytes, bytes], dict[bytes, Delivery]] = {}  # of facts that are answered
         self.settled: list[Change] = []
-        self.halting: dict[bytes, set[tuple[bytes, bytes]]] = {}  # failed deliveries of instances with a redrive
+        self.halting: dict[bytes, set[tuple[bytes, bytes]]] = {}  # failed deliveries of instances with a requeue
         self.takers: set[tuple[str, str, str]] = set()  # machines that have a consumer of transitions
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
@@ -187,13 +187,13 @@ class Plan:
         signals = [content for item in items if (content := self._content_of(item)) is not None]
         tasks = sorted({item.signal.task for item in items if type(item.signal) is Decided})
         facts = sorted({fact for item in items for fact in _facts_of(item)})
-        redriven = sorted({item.instance for item in items if type(item.signal) is Redrive})
+        requeued = sorted({item.instance for item in items if type(item.signal) is RequeueDeliveries})
         machines = sorted({self._machine_of(item) for item in items if _moves(item.signal)} - {NOWHERE})
         queries = [
             *([find_receipts(signals)] if signals else ()),
             *([deliveries_of(facts)] if facts else ()),
             *([takers_of(machines)] if machines else ()),
-            *([halting_of(redriven)] if redriven else ()),
+            *([halting_of(requeued)] if requeued else ()),
             *([tasks_to_lock(tasks)] if tasks else ()),
         ]
         results = await session.run(queries) if queries else []
@@ -204,7 +204,7 @@ class Plan:
         if machines:
             found = rows(results[bool(signals) + bool(facts)])
             self.takers |= {machines[read_int(number) - 1] for (number,) in found}
-        if redriven:
+        if requeued:
             self.halting |= found_halting(results[bool(signals) + bool(facts) + bool(machines)])
         return found_receipts(signals, results[0]) if signals else {}
 
@@ -365,7 +365,7 @@ class Plan:
         if needs_more:
             await self._complete(session, item)
 
-    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany | Redrive) -> bool:
+    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany | RequeueDeliveries) -> bool:
         found = self.locked.instances.get(item.instance)
         if found is None:
             return True
@@ -431,8 +431,8 @@ class Plan:
         if type(item.signal) is Acknowledged:
             self._acknowledge(item, item.signal, instance, program, receipt)
             return False
-        if type(item.signal) is Redrive:
-            return self._redrive(item, item.signal, instance, program, receipt)
+        if type(item.signal) is RequeueDeliveries:
+            return self._requeue_deliveries(item, item.signal, instance, program, receipt)
         try:
             _check_node(program, item.signal)
             if type(item.signal) is Triggered and self._machine_of(item) not in self.takers:
@@ -579,12 +579,12 @@ class Plan:
         except NotApplied as told:
             return decisions, told.answer
 
-    def _redrive(
-        self, item: Item, signal: Redrive, instance: Instance, program: Program, receipt: Receipt | None
+    def _requeue_deliveries(
+        self, item: Item, signal: RequeueDeliveries, instance: Instance, program: Program, receipt: Receipt | None
     ) -> bool:
         """Send failed deliveries again. The instance resumes with the last of those that have suspended it."""
         known = {(part.ack, part.consumer): self._delivery_of(item.instance, part) for part in signal.parts}
-        again = {at: change for at, one in known.items() if one is not None and (change := redrive(one)) is not None}
+        again = {at: change for at, one in known.items() if one is not None and (change := requeue(one)) is not None}
         stale = [part for part in signal.parts if (part.ack, part.consumer) not in again]
         if stale:
             self._refuse(item, instance, program, stale_letters(part.letter for part in stale))
@@ -740,7 +740,7 @@ def _facts_of(item: Item) -> Iterator[tuple[bytes, int, bytes]]:
     """The facts whose deliveries a signal changes."""
     if type(item.signal) is Acknowledged:
         yield item.instance, item.signal.at, item.signal.ack
-    elif type(item.signal) is Redrive:
+    elif type(item.signal) is RequeueDeliveries:
         yield from ((item.instance, part.at, part.ack) for part in item.signal.parts)
 
 
