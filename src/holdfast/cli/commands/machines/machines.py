@@ -1,4 +1,4 @@
-"""`holdfast machines`: import them, look at them, try them, ask where their instances stand."""
+"""`holdfast machines`: import them, look at them, try them, show their instances."""
 
 from __future__ import annotations
 
