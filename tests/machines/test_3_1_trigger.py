@@ -15,6 +15,11 @@ from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Refuse
 
 pytestmark = pytest.mark.anyio
 
+GUARDED: dict[str, Any] = {
+    **BLUEPRINT,
+    "transitions": [{**t, "guard": "check"} if t["event"] == 1001 else t for t in BLUEPRINT["transitions"]],
+}
+
 
 async def test_the_first_trigger_makes_the_instance_and_moves_it(engine: Engine) -> None:
     await office(engine)
@@ -153,11 +158,7 @@ async def test_what_happened_before_is_told_with_its_moment(engine: Engine) -> N
 
 
 async def test_guards_are_checked_and_the_instance_stays(engine: Engine) -> None:
-    guarded = {
-        **BLUEPRINT,
-        "transitions": [{**t, "guard": "check"} if t["event"] == 1001 else t for t in BLUEPRINT["transitions"]],
-    }
-    await engine.import_machine(Machine.load(guarded))
+    await engine.import_machine(Machine.load(GUARDED))
     register(engine.dsn, "ledger")
     with pytest.raises(Forbidden):
         await engine.trigger("prod", "order", "O-1", "Check")
