@@ -239,7 +239,7 @@ async def trigger_machine(
         ack_required=wish.ack_required,
         occurred_at=wish.occurred_at,
     )
-    return TriggerView.of(told)
+    return TriggerView.of(await sight.answer(flow_of(environment, name), told))
 
 
 @router.get(
@@ -262,7 +262,7 @@ async def get_trigger_answer(
             code="TRIGGER_UNKNOWN",
             hint="One in a transaction of its own has none before that has committed.",
         )
-    return TriggerView.of(told)
+    return TriggerView.of(await sight.answer(flow_of(environment, name), told))
 
 
 @router.get(
