@@ -95,7 +95,7 @@ FILLING = '{"phase": "fill"}'
 # statement → parameters, the indexes it may use, and how much one more level of each may cost
 COSTS: dict[str, tuple[list[Any], set[str], int]] = {
     "claim_deliveries": (
-        [[CONSUMER], [50], [40_000_000], 200, 240_000_000],
+        [[CONSUMER], [50], [40_000_000], 200, 240_000_000, 8_000_000],
         {DUE_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey"},
         400,
     ),
@@ -106,7 +106,7 @@ COSTS: dict[str, tuple[list[Any], set[str], int]] = {
         100,
     ),
     "list_consumers": (
-        ["acme", "prod", "", 51, 50, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
+        ["acme", "prod", "", 51, 50, None, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
     ),
     "arm_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, OPEN_INDEX, "ack_consumers_pkey"}, 400),
     "abandon_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, "acks_pkey", "ack_consumers_pkey"}, 200),
