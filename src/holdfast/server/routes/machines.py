@@ -45,6 +45,7 @@ from holdfast.server.models.machines import (
     SimulationView,
     TriggerView,
 )
+from holdfast.server.simulations import simulate
 from holdfast.store.reads.flows import FlowVersion
 
 router = api_router("machines")
@@ -193,17 +194,7 @@ async def get_machine_chart(
 async def simulate_machine(environment: Environment, name: Definition, wish: Simulate, engine: TenantEngine) -> Any:
     """Send events to an instance that exists only in this answer. Nothing is stored, and no consumer is told."""
     machine = await engine.machine_of(environment, name, wish.version)
-    events = [each if isinstance(each, int | str) else (each.event, each.payload) for each in wish.events]
-    done = await asyncio.to_thread(
-        machine.simulate,
-        events,
-        actor=wish.actor,
-        capabilities=wish.capabilities,
-        now=wish.now,
-        data=wish.data,
-    )
-    told = {"initial": done.initial, "state": done.state, "states": done.states, "is_over": done.is_over}
-    return reply({**told, "entries": done.entries, "data": done.data})
+    return reply(await asyncio.to_thread(simulate, machine, wish))
 
 
 # --- their instances -----------------------------------------------------------------------------------------------
