@@ -46,7 +46,7 @@ async def test_many_consumers_of_one_tenant_hide_nobody_elses(engine: Engine) ->
         db.execute("""
             insert into holdfast.consumers (id, bucket, org_id, environment, name, way, takes_transitions, takes_hooks,
                 critical, ttl, max_attempts, in_flight, since, registered_at, updated_at)
-            select gen_random_uuid(), 0, 'aaa', 'prod', n::text, 'pull', true, true, true, 30, 10, 9, now(), now(), now()
+            select gen_random_uuid(), 0, 'aaa', 'prod', n::text, 'pull', true, true, true, 9, 9, 9, now(), now(), now()
             from generate_series(1, 200) n""")
     await engine.look_at_backlog()
     stats = engine.stats()
