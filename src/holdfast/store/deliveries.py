@@ -22,6 +22,7 @@ from holdfast.store.pg.transaction import PIN
 from holdfast.store.pg.wire import read_int
 
 FIRST: Final = (-(2**63), bytes(16))  # before the first delivery of any list
+CLAIM_BYTES: Final = 8 * 1024 * 1024  # of the bodies of one consumer in one claim; the first one is always there
 
 
 class DeliveryKey(msgspec.Struct, frozen=True, gc=False):
@@ -87,11 +88,11 @@ class Delivery(msgspec.Struct, frozen=True):
 async def claim_deliveries(
     session: Session, wanted: Sequence[Wanted], page: int, delivered_resend: int
 ) -> list[Claimed]:
-    """Take due facts, `page` at most of each consumer, in the order in which a consumer is to get them."""
+    """Take due facts, `page` and `CLAIM_BYTES` at most of each consumer, in the order in which it is to get them."""
     if not wanted:
         return []
     batch = [(w.consumer, w.room, w.resend) for w in sorted(wanted, key=lambda w: w.consumer)]
-    results = await session.once(PIN, SQL.claim_deliveries.rows(batch, page, delivered_resend))
+    results = await session.once(PIN, SQL.claim_deliveries.rows(batch, page, delivered_resend, CLAIM_BYTES))
     claimed = [_claimed(row) for row in rows(results[1])]
     return sorted(claimed, key=lambda c: (c.key.fact.at, c.seq, c.ordinal))
 
@@ -227,7 +228,7 @@ def _claimed(row: list[Any]) -> Claimed:
         kind=kind.decode(),
         state=state.decode(),
         step=step,
-        body=body[1:],
+        body=body,
     )
 
 
