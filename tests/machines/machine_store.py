@@ -30,8 +30,9 @@ async def fill(session: Session, page: int = 1000) -> None:
             await consumers.step(session, one, page)
 
 
-async def claim(session: Session, *of: KnownConsumer, room: int = 100) -> list[Claimed]:
-    return await deliveries.claim_deliveries(session, [Wanted(c.id, room, PENDING) for c in of], 200, DELIVERED)
+async def claim(session: Session, *of: KnownConsumer, room: int = 100, is_probe: bool = False) -> list[Claimed]:
+    wanted = [Wanted(c.id, room, PENDING, is_probe) for c in of]
+    return await deliveries.claim_deliveries(session, wanted, 200, DELIVERED)
 
 
 def now(db: Db) -> datetime:

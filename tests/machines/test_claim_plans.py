@@ -106,7 +106,7 @@ COSTS: dict[str, tuple[list[Any], set[str], int]] = {
         100,
     ),
     "list_consumers": (
-        ["acme", "prod", "", 51, 50, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
+        ["acme", "prod", "", 51, 50, None, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
     ),
     "arm_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, OPEN_INDEX, "ack_consumers_pkey"}, 400),
     "abandon_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, "acks_pkey", "ack_consumers_pkey"}, 200),
