@@ -15,10 +15,8 @@ from holdfast.store.pg.session import Session
 PENDING, DELIVERED = 40_000_000, 240_000_000
 
 
-async def register(session: Session, name: str = "billing", **wishes: Any) -> KnownConsumer:
-    known = await consumers.register(
-        session, "default", NewConsumer(environment="prod", name=name, way="pull", **wishes)
-    )  # type: ignore[arg-type]
+async def register(session: Session, name: str = "billing", way: str = "pull", **wishes: Any) -> KnownConsumer:
+    known = await consumers.register(session, "default", NewConsumer(environment="prod", name=name, way=way, **wishes))  # type: ignore[arg-type]
     await fill(session)
     return known
 

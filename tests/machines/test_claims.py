@@ -129,7 +129,7 @@ async def test_5_7_an_attempt_that_reached_nobody_is_given_back(session: Session
 
 async def test_5_7_who_cannot_be_reached_is_only_probed(session: Session, db: Db, holdfast_dsn: str) -> None:
     """Whoever has not heard of the outage claims nothing, and a probe that dies burns nothing."""
-    billing = await register(session)
+    billing = await register(session, way="push")
     await consumers.beat(session, [billing.id])
     add_fact(db, 1, 1)
     await consumers.note_reach(session, billing.id, reached=False, recheck=60_000_000)
@@ -141,6 +141,15 @@ async def test_5_7_who_cannot_be_reached_is_only_probed(session: Session, db: Db
         shift(holdfast_dsn, timedelta(seconds=41))
     assert db.execute("select count(*) from holdfast.notices").fetchone() == (0,)
     await consumers.note_reach(session, billing.id, reached=True, recheck=60_000_000)
+    assert [c.attempt for c in await claim(session, billing)] == [1]
+
+
+async def test_5_7_who_pulls_instead_of_being_pushed_to_is_there(session: Session, db: Db) -> None:
+    billing = await register(session, way="push")
+    await consumers.note_reach(session, billing.id, reached=False, recheck=60_000_000)
+    add_fact(db, 1, 1)
+    assert await claim(session, billing) == []
+    billing = await register(session)
     assert [c.attempt for c in await claim(session, billing)] == [1]
 
 

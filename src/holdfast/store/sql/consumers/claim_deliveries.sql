@@ -7,10 +7,11 @@ with due as materialized (
     from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::int[]) as u(consumer, room, resend, counts)
     cross join lateral (
         select x.name from holdfast.consumers x
-        where x.id = u.consumer and x.removed_at is null and x.filled_to is null and (u.counts = 0 or not exists (
-            select from holdfast.consumer_beats b
-            where b.consumer_id = any(array[x.id]) and b.bucket = x.bucket and b.reachable_at is not null
-        ))
+        where x.id = u.consumer and x.removed_at is null and x.filled_to is null
+            and (x.way <> 'push' or u.counts = 0 or not exists (
+                select from holdfast.consumer_beats b
+                where b.consumer_id = any(array[x.id]) and b.bucket = x.bucket and b.reachable_at is not null
+            ))
         limit 1
     ) c
     cross join lateral (
