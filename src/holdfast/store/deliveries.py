@@ -229,10 +229,11 @@ def _changed(keys: Sequence[DeliveryKey], found: list[list[Any]]) -> set[Deliver
 def _claimed(row: list[Any], probed: Set[bytes]) -> Claimed:
     (instance, at, fact, consumer, org, attempt, most, seq, ordinal, over, needs_ack, kind, state, step,
      body) = row  # fmt: skip
+    is_probe = consumer in probed
     return Claimed(
-        DeliveryKey(AckAddress(instance, read_int(at), fact), consumer), org.decode(),
-        read_int(attempt) + (consumer in probed), read_int(most), read_int(seq), read_int(ordinal), _text(over), needs_ack == b"\1", kind.decode(),
-        state.decode(), step, body[1:], consumer in probed,
+        DeliveryKey(AckAddress(instance, read_int(at), fact), consumer), org.decode(), read_int(attempt) + is_probe,
+        read_int(most), read_int(seq), read_int(ordinal), _text(over), needs_ack == b"\1", kind.decode(),
+        state.decode(), step, body[1:], is_probe,
     )  # fmt: skip
 
 
