@@ -14,7 +14,7 @@ import os
 import random
 import socket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -134,7 +134,7 @@ class Target:
         self._socket.close()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncGenerator[None]:
         server = await asyncio.start_server(self._serve, sock=self._socket)
         try:
             yield
