@@ -31,7 +31,7 @@ LITTLE = 20  # parcels
 TOGETHER = 200  # triggers at a time
 WITHIN = 4  # every so many-th parcel is sent within a transaction of the harness
 RECHECK = 0.5  # seconds between two probes of the one that is down
-PATIENCE = 600.0
+PATIENCE = 1_200.0
 HASTE = {**parcels.HASTE, "HOLDFAST_CONSUMER_RECHECK": str(RECHECK)}
 IN_HAND = """
 select count(*) from holdfast.ack_consumers where ack_id = any(%s::uuid[]) and consumer_id = %s and closed_at is null
