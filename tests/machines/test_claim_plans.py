@@ -95,8 +95,8 @@ FILLING = '{"phase": "fill"}'
 # statement → parameters, the indexes it may use, and how much one more level of each may cost
 COSTS: dict[str, tuple[list[Any], set[str], int]] = {
     "claim_deliveries": (
-        [[CONSUMER], [50], [40_000_000], 200, 240_000_000, 8_000_000],
-        {DUE_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey"},
+        [[CONSUMER], [50], [40_000_000], [1], 200, 240_000_000, 8_000_000],
+        {DUE_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey", "consumer_beats_pkey"},
         400,
     ),
     "read_next_delivery": ([[CONSUMER]], {DUE_INDEX}, 5),

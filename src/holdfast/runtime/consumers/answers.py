@@ -75,6 +75,11 @@ class Answers:
         """Send a fact again after the usual pause: its handler raised."""
         await deliveries.extend(self._session(), [claimed], self.pending)
 
+    async def count_probe(self, claimed: Claimed) -> None:
+        """Count the attempt of a probe, which has reached its consumer. Any other attempt was counted when it began."""
+        if claimed.is_probe:
+            await deliveries.count_probe(self._session(), claimed, self.pending)
+
     def report(self, event: ConsumerEvent, claimed: Claimed, failure: BaseException, *, again: bool) -> None:
         """Log the failure of a handler, and tell operators of it."""
         trace = "".join(traceback.format_exception(failure))

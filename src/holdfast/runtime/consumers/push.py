@@ -79,8 +79,10 @@ class Pusher:
             if failure.code in UNREACHED or failure.evidence.get("status") in AWAY:
                 log.warning("The consumer %s cannot be reached: %s", consumer.name, failure.message)
                 return Push.DOWN
+            await self._answers.count_probe(claimed)
             await self._answered_badly(claimed, consumer, failure)
             return Push.REACHED
+        await self._answers.count_probe(claimed)
         await self._take(claimed, consumer, delivered.output)
         return Push.REACHED
 
