@@ -16,7 +16,7 @@ IN_FLIGHT = 1024
 
 def triggers(bench: Bench) -> list[Row]:
     """64 callers that move instances of the same graph: with a consumer that takes every fact, and without any."""
-    callers, calls = 64, bench.size(300, 20)
+    callers, calls = 64, bench.size(150, 20)
 
     def rate(mode: str) -> float:
         bench.server.fresh(DATABASE)

@@ -186,6 +186,7 @@ async def timelines(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     took: dict[str, list[float]] = {ref: [] for ref in task["machines"]}
     ids = {ref: (await engine.machine(ENV, NAME, ref)).id for ref in task["machines"]}
     with psycopg.connect(task["dsn"], autocommit=True) as observer:
+        observer.execute("create extension if not exists pg_stat_statements")
         before = observer.execute(CALLS).fetchone()
         for _ in range(task["reads"]):
             for ref, entries in task["machines"].items():
