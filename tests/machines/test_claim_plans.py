@@ -229,6 +229,9 @@ def test_a_redrive_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> N
                 ("redrive_deliveries", [*place, [at], [fact], [CONSUMER], 1],
                  {OPEN_INDEX, "ack_consumers_pkey", "consumers_pkey"}),
                 ("read_halting", place, {OPEN_INDEX}),
+                ("list_deliveries_of_instance",
+                 [instance, bucket, "acme", True, at, NOBODY, 50, NOBODY],
+                 {OPEN_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey"}),
                 ("resolve_ack_letters", [*place, [fact], [CONSUMER], ["replayed"], ["ann"], [None], at],
                  {"dead_letters_by_instance", "dead_letters_pkey", "ack_consumers_pkey", "instances_pkey"}),
             ):  # fmt: skip
