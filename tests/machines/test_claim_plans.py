@@ -212,7 +212,7 @@ def _cost_of_receiving(db: Db) -> int:
     return buffers(found[0]["Plan"])
 
 
-def test_a_redrive_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> None:
+def test_a_requeue_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> None:
     for db in grown:
         [(instance, bucket, at, fact)] = db.execute(
             "select instance_id, bucket, created_at, ack_id from holdfast.ack_consumers limit 1"
@@ -222,7 +222,7 @@ def test_a_redrive_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> N
             pin(db)
             place = [[instance], [bucket]]
             for name, values, indexes in (
-                ("redrive_deliveries", [*place, [at], [fact], [CONSUMER], 1],
+                ("requeue_deliveries", [*place, [at], [fact], [CONSUMER], 1],
                  {OPEN_INDEX, "ack_consumers_pkey", "consumers_pkey"}),
                 ("read_halting", place, {OPEN_INDEX}),
                 ("resolve_ack_letters", [*place, [fact], [CONSUMER], ["replayed"], ["ann"], [None], at],
