@@ -63,7 +63,7 @@ class Incidents:
                 flow, tenant = ("", "") if instance is None else (instance.flow, instance.org)
                 told = f"{reason}: {error.message}"
                 self._signal_buried(queued.instance, flow, tenant, queued.kind, queued.attempts + 1, told)
-            for change in plan.settled:
+            for change in plan.deliveries.changes:
                 if change.settled.buries:
                     self._fact_buried(change)
             for item in plan.stale:
