@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.errors import DefinitionError
 from holdfast.graph.checks.check import check_normalised, normalised
 from holdfast.graph.checks.sites import compile_site, find_sites
 from holdfast.graph.compiled import COMPILER_VERSION, Compiled, JoinRequirement, sealed
 from holdfast.graph.diagnostics import Diagnostic
-from holdfast.graph.model import Edge, Graph
+from holdfast.graph.model import Edge, Graph, Region
 from holdfast.graph.order import topological_order
 from holdfast.graph.scopes import Scopes, find_scopes
 from holdfast.graph.topology import Topology, read_topology
@@ -43,7 +45,7 @@ def compile_graph(graph: Graph) -> Compiled:
             slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
             reads=_reads(graph),
             config=graph.config,
-            regions={region.id: region for region in sorted(graph.regions, key=lambda region: region.id)},
+            regions=_regions(graph),
         )
     )
 
@@ -79,6 +81,11 @@ def _joins(topology: Topology, scopes: Scopes) -> dict[str, JoinRequirement]:
 def _splits(topology: Topology, scopes: Scopes) -> dict[str, str | None]:
     joins = {split: join for join, split in scopes.closes.items()}
     return {node: joins.get(node) for node in topology.nodes if topology.is_split(node)}
+
+
+def _regions(graph: Graph) -> dict[str, Region]:
+    by_id = sorted(graph.regions, key=lambda region: region.id)
+    return {region.id: msgspec.structs.replace(region, nodes=tuple(sorted(region.nodes))) for region in by_id}
 
 
 def _reads(graph: Graph) -> tuple[str, ...]:
