@@ -19,34 +19,37 @@ def compile_graph(graph: Graph) -> Compiled:
     """Check and compile; every problem is in the error's `diagnostics`."""
     graph = normalised(graph)
     _require_sound(graph.name, check_normalised(graph))
+    return sealed(assemble(graph))
+
+
+def assemble(graph: Graph) -> Compiled:
+    """Prepare the lookups of a sound, normalised graph. The artifact is not sealed yet."""
     topology = read_topology(graph)
     scopes = find_scopes(topology)
     nodes = topology.nodes
-    return sealed(
-        Compiled(
-            format=graph.format,
-            compiler_version=COMPILER_VERSION,
-            name=graph.name,
-            version=graph.version,
-            kind=graph.kind,
-            entry=graph.entry,
-            policy=graph.policy,
-            variables=dict(sorted(graph.variables.items())),
-            nodes=nodes,
-            edges=topology.edges,
-            adjacency={node: _ids(edges) for node, edges in topology.outgoing.items()},
-            reverse_adjacency={node: _ids(edges) for node, edges in topology.incoming.items()},
-            topological_order=topological_order(nodes, topology.roots, topology.targets),
-            joins=_joins(topology, scopes),
-            splits=_splits(topology, scopes),
-            depth={node: scopes.depth(node) if node in scopes.inside else 0 for node in nodes},
-            edit_windows={id: node.edit_window for id, node in nodes.items() if node.edit_window is not None},
-            stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
-            slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
-            reads=_reads(graph),
-            config=graph.config,
-            regions=_regions(graph),
-        )
+    return Compiled(
+        format=graph.format,
+        compiler_version=COMPILER_VERSION,
+        name=graph.name,
+        version=graph.version,
+        kind=graph.kind,
+        entry=graph.entry,
+        policy=graph.policy,
+        variables=dict(sorted(graph.variables.items())),
+        nodes=nodes,
+        edges=topology.edges,
+        adjacency={node: _ids(edges) for node, edges in topology.outgoing.items()},
+        reverse_adjacency={node: _ids(edges) for node, edges in topology.incoming.items()},
+        topological_order=topological_order(nodes, topology.roots, topology.targets),
+        joins=_joins(topology, scopes),
+        splits=_splits(topology, scopes),
+        depth={node: scopes.depth(node) if node in scopes.inside else 0 for node in nodes},
+        edit_windows={id: node.edit_window for id, node in nodes.items() if node.edit_window is not None},
+        stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
+        slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
+        reads=_reads(graph),
+        config=graph.config,
+        regions=_regions(graph),
     )
 
 

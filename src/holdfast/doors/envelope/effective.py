@@ -18,8 +18,8 @@ from holdfast.doors.envelope.patch_lowering import Lowered, lower_patch
 from holdfast.doors.envelope.patch_rules import check_patch
 from holdfast.doors.envelope.tables import Tables
 from holdfast.graph.approvals import Lack, find_lacks
-from holdfast.graph.checks.check import check
-from holdfast.graph.compile import compile_graph
+from holdfast.graph.checks.check import check_normalised, normalised
+from holdfast.graph.compile import assemble
 from holdfast.graph.compiled import Compiled, sealed
 from holdfast.graph.diagnostics import Diagnostic
 from holdfast.graph.envelope import EffectiveConfig, EnvelopeConfig, PatchRef
@@ -45,11 +45,11 @@ def compile_effective(
     require_sound(findings, f"The patch of {contract.type!r}")
     assert woven is not None, "without errors there is a graph"
     number = version or (contract.version if patch is None else patch.version)
-    compiled = compile_graph(msgspec.structs.replace(woven.graph, version=number))
+    compiled = assemble(msgspec.structs.replace(woven.graph, version=number))
     config = msgspec.structs.replace(woven.config, integrity=prove(compiled, woven.config))
-    proven = sealed(msgspec.structs.replace(compiled, config=dump_struct(config, "effective graph")))
+    proven = msgspec.structs.replace(compiled, config=dump_struct(config, "effective graph"))
     require_integrity(proven)
-    return proven
+    return sealed(proven)
 
 
 def check_effective(
@@ -77,14 +77,15 @@ def _check(
     empty = Lowered({}, {}, {})
     lowered = empty if patch is None else lower_patch(contract, patch, config.slots, tables)
     woven = _weave(envelope, config, patch, lowered)
+    graph = normalised(woven.graph)
     origins = _Origins(patch, lowered)
-    for found in check(woven.graph):
+    for found in check_normalised(graph):
         _add(findings, found, origins)
     if not findings.errors:
-        topology = read_topology(woven.graph)
+        topology = read_topology(graph)
         for lack in find_lacks(topology, find_scopes(topology)):
             _add_lack(findings, lack)
-    return findings.in_order(), woven
+    return findings.in_order(), Woven(graph, woven.config)
 
 
 def _weave(envelope: Graph, config: EnvelopeConfig, patch: PatchDefinition | None, lowered: Lowered) -> Woven:
