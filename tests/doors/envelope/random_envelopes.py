@@ -7,6 +7,7 @@ broken is accepted, but for approvals: `filled=True` fills every slot and brings
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,7 @@ from holdfast.doors.envelope.model import (
     SlotPatch,
     State,
     Verb,
+    Window,
 )
 from holdfast.doors.envelope.slots import ContractIndex, resolve_slots
 from holdfast.doors.envelope.tables import PinnedTable, Tables
@@ -167,7 +169,8 @@ class _Steps:
         self.left = random.randint(1, size)
         self.nodes: list[PatchNode] = []
         self.edges: list[PatchEdge] = []
-        self.window = random.choice([place.window, place.window, "locked"])
+        windows: list[Window | None] = [None, place.window, "locked"]
+        self.window = random.choice(windows)
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -181,7 +184,7 @@ class _Steps:
         return SlotPatch(
             nodes=tuple(self.nodes),
             edges=tuple(self.edges),
-            window=self.random.choice([None, self.window]),  # type: ignore[arg-type]
+            window=self.window,
         )
 
     def tie(self, loose: list[_Loose], target: str) -> None:
@@ -192,7 +195,8 @@ class _Steps:
 
     def node(self, kind: str, loose: list[_Loose], **fields: Any) -> str:
         name = f"{kind}{len(self.nodes)}"
-        window = self.random.choice([None, None, "locked"])
+        windows: list[Window | None] = [None, None, "locked"]
+        window = self.random.choice(windows)
         self.nodes.append(PatchNode(id=name, kind=kind, window=window, **fields))
         self.tie(loose, name)
         self.left -= 1
@@ -204,7 +208,7 @@ class _Steps:
                 break
             blocks: list[Callable[[list[_Loose]], list[_Loose]]] = [self.step, self.step, self.approval]
             if depth < 3 and self.left > 2:
-                blocks += [lambda edges: self.choice(edges, depth), lambda edges: self.split(edges, depth)]
+                blocks += [partial(self.choice, depth=depth), partial(self.split, depth=depth)]
             loose = self.random.choice(blocks)(loose)
         return loose
 
