@@ -170,7 +170,7 @@ class _Steps:
         self.nodes: list[PatchNode] = []
         self.edges: list[PatchEdge] = []
         windows: list[Window | None] = [None, place.window, "locked"]
-        self.window = random.choice(windows)
+        self.window: Window | None = random.choice(windows)
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share

@@ -178,7 +178,10 @@ class _Origins:
 
 
 def _add(findings: Findings, found: Diagnostic, origins: _Origins) -> None:
-    findings.add(found.code, origins.find(found.place), found.message, hint=found.hint, severity=found.severity)
+    """Add a problem of the whole graph; warnings about the envelope are for the author of the contract."""
+    place = origins.find(found.place)
+    if place.path or found.severity == "error":
+        findings.add(found.code, place, found.message, hint=found.hint, severity=found.severity)
 
 
 def _add_lack(findings: Findings, lack: Lack) -> None:

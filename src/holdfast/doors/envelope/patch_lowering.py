@@ -11,6 +11,7 @@ import msgspec
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition, PatchEdge, PatchNode, SlotPatch
 from holdfast.doors.envelope.patch_rules import needs_rejected_edge
 from holdfast.doors.envelope.tables import PinnedTable, Tables
+from holdfast.doors.literals import moment, quoted
 from holdfast.graph.envelope import (
     ACTION_CALL,
     LONGEST_ID,
@@ -23,7 +24,6 @@ from holdfast.graph.envelope import (
     strictest,
     user_id,
 )
-from holdfast.graph.expressions.timestamps import read_moment
 from holdfast.graph.model import Child, Edge, Node, Wait
 from holdfast.graph.weaving import Filling
 from holdfast.payloads import hash_json
@@ -112,11 +112,11 @@ class _Writer:
             "form": step.form,
             "due": step.due,
             "roles": (asked.role,) if asked.role is not None else (),
-            "assignee": asked.expression if asked.user is None else _quoted(asked.user),
+            "assignee": asked.expression if asked.user is None else quoted(asked.user),
         }
 
     def wait_timer(self, step: PatchNode) -> dict[str, Any]:
-        until = _quoted(step.until) if read_moment(step.until) is not None and step.until else step.until
+        until = None if step.until is None else moment(step.until)
         return {"delay": step.delay, "until": until, "cron": step.cron, "timezone": step.timezone}
 
     def wait_event(self, step: PatchNode) -> dict[str, Any]:
@@ -189,11 +189,6 @@ def _content(edge: PatchEdge) -> tuple[str, str, str, int, str]:
 
 def _sorted(mapping: dict[str, str] | None) -> dict[str, str] | None:
     return None if mapping is None else dict(sorted(mapping.items()))
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 _FIELDS: Final[dict[str, Callable[[_Writer, PatchNode], dict[str, Any]]]] = {

@@ -11,6 +11,7 @@ from holdfast.doors.envelope.findings import Findings, Place
 from holdfast.doors.envelope.model import Approvers, ContractDefinition, PatchNode, RunAs, SlotPatch
 from holdfast.doors.envelope.patch_kinds import FIELDS, TAKES, Takes
 from holdfast.doors.envelope.tables import Tables
+from holdfast.doors.literals import moment
 from holdfast.errors import ExpressionError
 from holdfast.graph.envelope import PORTS, strictest
 from holdfast.graph.expressions import compile_expression
@@ -117,8 +118,8 @@ class _Step:
         for field, mapping in (("sets", node.sets), ("payload", node.payload)):
             for name, text in (mapping or {}).items():
                 check_expression(text, self.scope, self.place.at(field).at(name[:80]), result="any")
-        for field in ("until", "key", "to"):
-            text = getattr(node, field)
+        until = None if node.until is None else moment(node.until)
+        for field, text in (("until", until), ("key", node.key), ("to", node.to)):
             if text is not None:
                 check_expression(text, self.scope, self.place.at(field), result="any")
         if node.when is not None:
