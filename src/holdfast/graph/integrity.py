@@ -64,14 +64,18 @@ def find_breaches(compiled: Compiled) -> Breaches:
         return
     parts = parts_of(compiled.nodes.values(), compiled.edges.values(), compiled.regions.values())
     envelope = unweave(parts, config.envelope, config.filled)
-    yield from _envelope(compiled, config, envelope)
-    yield from _weaving(compiled, config, parts, envelope)
-    yield from _steps(compiled, config)
-    graph = _graph(compiled)
-    topology = read_topology(graph)
+    topology = read_topology(_graph(compiled))
     scopes = find_scopes(topology)
-    yield from _tables(compiled, topology)
-    yield from _depths(compiled, topology, scopes)
+    breaches = [
+        *_envelope(compiled, config, envelope),
+        *_weaving(config, parts, envelope),
+        *_steps(compiled, config),
+        *_depths(compiled, topology, scopes),
+    ]
+    yield from breaches
+    if breaches:
+        return  # what follows reads the graph by its envelope
+    yield from _lookups(compiled, topology)
     yield from _order(compiled, envelope)
     yield from _approvals(topology, scopes)
 
@@ -118,7 +122,7 @@ def _envelope(compiled: Compiled, config: EffectiveConfig, found: Parts) -> Brea
         yield "It carries no proof."
 
 
-def _weaving(compiled: Compiled, config: EffectiveConfig, parts: Parts, envelope: Parts) -> Breaches:
+def _weaving(config: EffectiveConfig, parts: Parts, envelope: Parts) -> Breaches:
     """Weave the steps in again: ports and their edges are as they must be, and nothing lies beside them."""
     fillings = fillings_of(parts, config.filled, config.windows)
     again = weave(envelope, config.envelope, fillings)
@@ -168,7 +172,7 @@ def _window(config: EffectiveConfig, slot: str) -> str:
 # --- the prepared lookups ---------------------------------------------------------------------------------------------
 
 
-def _tables(compiled: Compiled, topology: Topology) -> Breaches:
+def _lookups(compiled: Compiled, topology: Topology) -> Breaches:
     """Compare the prepared lookups, which the kernel reads, with the nodes and edges they were made of."""
     nodes = compiled.nodes
     fits = {

@@ -59,10 +59,10 @@ def weave(envelope: Parts, config: EnvelopeConfig, fillings: Mapping[str, Fillin
         slot = config.slots[name]
         direct = edges.pop(slot.edge)
         if slot.rejecting is not None:
-            del edges[slot.rejecting]
+            edges.pop(slot.rejecting, None)
         window = strictest(slot.window, filling.window)
-        nodes |= {node.id: node for node in (*_ports(slot, window), *filling.nodes)}
-        edges |= {edge.id: edge for edge in (*_port_edges(slot, direct), *filling.edges)}
+        nodes |= {node.id: node for node in (*filling.nodes, *_ports(slot, window))}
+        edges |= {edge.id: edge for edge in (*filling.edges, *_port_edges(slot, direct))}
         regions[region_id(name)] = _region(slot, window, filling.nodes)
         regions |= _entered(slot, direct.on, regions, slot.exit, port_id(name, IN))
     return Parts(nodes=nodes, edges=edges, regions=regions)

@@ -89,9 +89,10 @@ def step(id: str, kind: str = "condition", **fields: Any) -> PatchNode:
 
 def edge(ends: str, **fields: Any) -> PatchEdge:
     """`edge("ann>out:approved")`."""
-    pair, _, on = ends.partition(":")
-    source, target = pair.split(">")
-    return PatchEdge(source=source, target=target, on=on or "completed", **fields)
+    source, target = ends.split(">")
+    if not target.startswith(("sys:", "usr:")) and ":" in target:
+        target, _, fields["on"] = target.partition(":")
+    return PatchEdge(source=source, target=target, **fields)
 
 
 def slot(steps: str, edges: str, *more: PatchEdge, **fields: Any) -> SlotPatch:

@@ -118,7 +118,8 @@ class _Contract:
 
     def gated(self, number: int, name: str) -> None:
         gate, has_slot, rejects = f"pass{number}", self.chance(0.8), self.chance(0.7)
-        approvals = self.random.choice([0, 0, 1, 2]) if has_slot else 0
+        # Whoever may refuse needs a way to do so: without one every approval could be passed over.
+        approvals = self.random.choice([0, 0, 1, 2]) if has_slot and rejects else 0
         target = self.names[number + 1]
         self.gates.append(Gate(name=gate, source=name, target=target, approvals=approvals))
         if has_slot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from envelope_samples import BOTH, INVOICE, LIMITS, ONE, demanding, edge, patch, slot, step
@@ -23,7 +24,7 @@ def ways(compiled: Compiled, node: str) -> dict[str, str]:
     return {compiled.edges[id].on: compiled.edges[id].target for id in compiled.adjacency[node]}
 
 
-def node_of(kind: str, **fields: object) -> Node:
+def node_of(kind: str, **fields: Any) -> Node:
     steps = SlotPatch(nodes=(step("it", kind, **fields),), edges=(edge("in>it"), edge("it>out")))
     return compile_effective(INVOICE, patch(steps), tables=LIMITS).nodes["usr:review:it"]
 
