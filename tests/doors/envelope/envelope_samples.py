@@ -105,11 +105,23 @@ def patch(review: SlotPatch | None = None, **fields: Any) -> PatchDefinition:
     """A patch of the slot `review`, and of others by name."""
     names = {name: fields.pop(name) for name in ("prepare", "book", "unknown") if name in fields}
     slots = names if review is None else {"review": review, **names}
-    return PatchDefinition(**{"contract": "invoice", "envelope": 1, "slots": slots} | fields)
+    given: dict[str, Any] = {"contract": "invoice", "envelope": 1, "slots": slots}
+    return PatchDefinition(**given | fields)
 
 
 ONE = slot("ann:approval", "in>ann ann>out:approved")
 BOTH = slot(
     "both:split ann:approval ben:approval met:join",
     "in>both both>ann both>ben ann>met:approved ben>met:approved met>out",
+)
+LONG = patch(
+    SlotPatch(
+        nodes=(*BOTH.nodes, step("limit", "rule", table_version=2), step("post", "action")),
+        edges=(
+            *(each for each in BOTH.edges if each.target != "out"),
+            *(edge("met>limit"), edge("limit>post"), edge("post>out")),
+            edge("limit>rejected", when="context.score > 90", priority=-1),
+        ),
+    ),
+    prepare=slot("check", "in>check check>out"),
 )
