@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from holdfast.doors.steps.lowering import Lowered, lower_steps, moment
+from holdfast.doors.literals import moment
+from holdfast.doors.steps.lowering import Lowered, lower_steps
 from holdfast.doors.steps.model import Step, Transition, Workflow
 from holdfast.doors.steps.problems import REMEDIES
 from holdfast.doors.yaml.problems import Findings
