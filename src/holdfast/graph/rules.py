@@ -16,6 +16,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checks_input: bool = False  # a start needs an object, or input that fits the schema of the entry
     reads_request: bool = False  # expressions find the facts of the request in the context
     signs_approvals: bool = False  # `approved_by` and `rejected_by` in the data are the engine's own
+    keeps_gates: bool = False  # only edges and decisions pass an approval or enter a gate: no event, re-run, migration …
     tells_facts: bool = False  # consumers are told of every entry: events come as triggers
     takes_events: bool = False  # people answer with events of the graph, not with decisions of tasks
     deadline_code: str = "STEP_DEADLINE"
@@ -42,9 +43,9 @@ RULES: Final[dict[str, Rules]] = {
     "saga": SAGA,
     "steps": STEPS,
     "machine": Rules(needs_end=False, tells_facts=True),
-    "envelope": Rules(is_published=False, has_one_end=True),
+    "envelope": Rules(is_published=False, has_one_end=True, keeps_gates=True),
     "org_patch": Rules(is_published=False),
-    "effective": Rules(is_published=False, has_one_end=True),
+    "effective": Rules(is_published=False, has_one_end=True, keeps_gates=True),
 }
 
 
