@@ -75,6 +75,10 @@ RULES: Final[dict[str, Rule]] = {
     "COMPENSATION_SHARED": Rule("Give each node a compensation of its own; their handler may be the same."),
     "COMPENSATION_ON_PATH": Rule("Remove the edge: only a rollback reaches a compensation, through `undo`."),
     "SAVE_POINT_IN_SCOPE": Rule("Put the save point before the split or behind its join."),
+    "DUPLICATE_REGION": Rule("Give each region an id of its own."),
+    "UNKNOWN_REGION_NODE": Rule("Correct the id, or add the node."),
+    "UNKNOWN_REGION_VERB": Rule("Offer the verb in `verbs`, or remove its guard and its condition."),
+    "REGION_OVERLAP": Rule("Each node lies in one region at the most."),
     "TIMEOUT_EDGE_MISSING": Rule("Add an edge on timeout; without it the deadline is an error.", "warning"),
     "SHARED_KEY_WRITTEN": Rule("Write different keys: of two branches the one that closes last wins.", "warning"),
 }

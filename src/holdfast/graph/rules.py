@@ -16,7 +16,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checks_input: bool = False  # a start needs an object, or input that fits the schema of the entry
     reads_request: bool = False  # expressions find the facts of the request in the context
     signs_approvals: bool = False  # `approved_by` and `rejected_by` in the data are the engine's own
-    keeps_gates: bool = False  # only edges and decisions pass an approval or enter a gate: no event, re-run, migration …
+    keeps_gates: bool = False  # approvals and gates are passed by decisions and edges only
     tells_facts: bool = False  # consumers are told of every entry: events come as triggers
     takes_events: bool = False  # people answer with events of the graph, not with decisions of tasks
     deadline_code: str = "STEP_DEADLINE"

@@ -39,6 +39,12 @@ class Area(msgspec.Struct, frozen=True, gc=False):
     verbs: dict[str, Way]  # by verb: the way of the root token
     amendment: str | None
 
+    @property
+    def targets(self) -> list[str]:
+        """The nodes where the root token may go on after an interrupt."""
+        amended = [] if self.amendment is None else [self.amendment]
+        return [*(way.target for way in self.verbs.values()), *amended]
+
 
 class Place(msgspec.Struct, frozen=True, gc=False):
     """A node, ready to be entered."""

@@ -136,7 +136,7 @@ def _keeps(program: Program, place: Place) -> bool:
 
 
 def _ahead(turn: Turn) -> list[str]:
-    """The nodes of tokens and of the timeout policy, and every node that edges lead to from there."""
+    """The nodes of tokens and of the timeout policy, and every node that edges and interrupts lead to from there."""
     last = turn.program.policy.on_timeout
     ahead = [*(token.node for token in turn.tokens.values()), *([] if last is None else [last])]
     found = list[str]()
@@ -146,7 +146,9 @@ def _ahead(turn: Turn) -> list[str]:
         if node not in seen:
             seen.add(node)
             found.append(node)
-            ahead += [way.target for ways in turn.program.places[node].ways.values() for way in ways]
+            place = turn.program.places[node]
+            ahead += [way.target for ways in place.ways.values() for way in ways]
+            ahead += () if place.area is None else place.area.targets
     return found
 
 

@@ -8,6 +8,7 @@ from holdfast.errors import DefinitionError, ExpressionError
 from holdfast.graph.checks.branches import check_branches
 from holdfast.graph.checks.compensations import check_compensations
 from holdfast.graph.checks.fields import VARIABLE_TYPES, check_fields
+from holdfast.graph.checks.regions import check_regions
 from holdfast.graph.checks.schemas import schema_problem
 from holdfast.graph.checks.sites import compile_site, find_sites
 from holdfast.graph.checks.structure import check_structure
@@ -36,6 +37,7 @@ def check_normalised(graph: Graph) -> tuple[Diagnostic, ...]:
     found = [*check_fields(graph), *_check_expressions(graph), *_check_forms(graph)]
     topology = read_topology(graph)
     found.extend(check_structure(graph, topology))
+    found.extend(check_regions(graph, topology))
     scopes = find_scopes(topology)
     found.extend(check_branches(graph, topology, scopes))
     found.extend(check_compensations(topology, scopes))
