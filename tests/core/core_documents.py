@@ -25,7 +25,7 @@ ANN, BEN = Actor("ann", ("invoice:submit", "invoice:cancel")), Actor("ben")
 
 
 def usr(name: str) -> str:
-    return name if name.startswith("sys:") else f"usr:review:{name}"
+    return name if name.startswith(("sys:", "usr:")) else f"usr:review:{name}"
 
 
 def approval(name: str, **options: Any) -> Node:

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from core_documents import (
-    ACTIVE,
     APPROVE,
     BEN,
     CANCELLED,
@@ -16,9 +15,7 @@ from core_documents import (
     OUT,
     POLICY,
     REJECT,
-    REJECTED,
     SLOT,
-    SUBMITTED,
     Document,
     approval,
     asks,
@@ -429,18 +426,9 @@ def test_snapshots_name_the_version_of_the_document_only_in_regions() -> None:
 # --- every verb at every place --------------------------------------------------------------------------------------
 
 PLACES = ("draft", "asked", "gate", "reject", "busy", "suspended", "dead", "over", "pending")
-EXPECTED = {
-    "submit": {
-        "draft": "ok",
-        "suspended": "INSTANCE_SUSPENDED",
-        "over": "INSTANCE_OVER",
-        "pending": "INSTANCE_PENDING",
-    },
-    "withdraw": {"draft": "VERB_NOT_OFFERED"},
-    "cancel": {},
-    "approve": dict.fromkeys(("asked", "gate", "reject", "busy", "dead"), "VERB_NOT_OFFERED"),
-    "approved": dict.fromkeys(("asked", "gate", "reject", "busy", "dead"), "VERB_NOT_OFFERED"),
-}
+OFFERED = {"draft": ("submit", "cancel")}
+REFUSED = {"suspended": "INSTANCE_SUSPENDED", "over": "INSTANCE_OVER", "pending": "INSTANCE_PENDING"}
+GOES_TO = {"submit": [usr("a")], "withdraw": [DRAFT], "cancel": list[str]()}
 
 
 def at(place: str) -> Document:
@@ -464,20 +452,14 @@ def at(place: str) -> Document:
     return run
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", ["submit", "withdraw", "cancel", "approve", "approved"])
 @pytest.mark.parametrize("place", PLACES)
 def test_every_verb_at_every_place(place: str, name: str) -> None:
-    always = {"suspended": "INSTANCE_SUSPENDED", "over": "INSTANCE_OVER", "pending": "INSTANCE_PENDING"}
-    other = "ok" if name in ("withdraw", "cancel") else "VERB_NOT_OFFERED"
-    expected = {**always, **EXPECTED[name]}.get(place, other)
     run = at(place)
-    version = run.instance.version
-    try:
+    before = run.instance
+    if place not in REFUSED and name in OFFERED.get(place, ("withdraw", "cancel")):
         run.verb(name)
-    except HoldfastError as refusal:
-        assert (refusal.code, run.instance.version) == (expected, version)
-        return
-    assert expected == "ok"
-    goes_to = {"submit": [usr("a")], "withdraw": [DRAFT], "cancel": []}
-    assert run.nodes == goes_to[name]
-    assert {SUBMITTED, ACTIVE, CANCELLED, REJECTED}.isdisjoint(run.nodes)
+        assert run.nodes == GOES_TO[name]
+    else:
+        assert code_of(run, name) == REFUSED.get(place, "VERB_NOT_OFFERED")
+        assert run.instance == before
