@@ -95,6 +95,10 @@ class DocumentWorld(World):
             assert self.instance.entity_version == max(before, self.version - late)
 
     def run_again(self) -> None:
+        for _ in range(self.random.choice([1, 1, 2, 3])):
+            self._run_one_again()
+
+    def _run_one_again(self) -> None:
         rows = list(self.table.rows.values())
         node = self.random.choice(sorted({row.node for row in rows if row.kind == "forward"} | {"sys:gate:approve0"}))
         past = Past(self.program, rows, new_instance(self.program, self.input), self.earlier)
@@ -215,7 +219,7 @@ DOCUMENT_ACTIONS = (
     *[DocumentWorld.approve] * 14,
     *[DocumentWorld.edit] * 4,
     *[DocumentWorld.call_verb] * 3,
-    *[DocumentWorld.run_again] * 4,
+    *[DocumentWorld.run_again] * 5,
     *[DocumentWorld.fail_work] * 2,
     *[DocumentWorld.resume] * 4,
 )
