@@ -33,7 +33,6 @@ UNDONE_TOGETHER = graph(
 UNDONE_PAUSE = graph([node("a", "wait_timer", undo="u"), node("u", "compensation"), END], [edge("a", "end")])
 
 
-
 def within(*regions: Region) -> Graph:
     return replace(chain(node("a")), regions=regions)
 

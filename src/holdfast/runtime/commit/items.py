@@ -106,7 +106,9 @@ class _Envelope(msgspec.Struct):
     needs_ack: bool = True
     happened_at: int | None = None
     request: str | None = None
-    origin: str | None = None  # of a start: the instance that is run again · of a document's change: the one that made it
+    origin: str | None = (
+        None  # of a start: the instance that is run again · of a document's change: the one that made it
+    )
     version: int = 0  # of a document since its change, as the next two
     action: str = ""
     material: bool = True
