@@ -40,6 +40,7 @@ from holdfast.core.model.signals import (
     Cancel,
     ChildFinished,
     Decided,
+    EntityChanged,
     EventArrived,
     EventsExpired,
     Failure,
@@ -52,6 +53,7 @@ from holdfast.core.model.signals import (
     Started,
     Suspend,
     TimerDue,
+    VerbCalled,
     WorkDone,
     WorkFailed,
 )
@@ -65,6 +67,10 @@ ACTORS = (SYSTEM, Actor("ada", ("act",)))
 DATED = {"at": "2030-01-01", "key": "k"}
 OUTPUTS: tuple[Any, ...] = ({}, {"n": 2}, {"n": 9, "ok": True}, {"kind": "b", "key": "k"}, DATED, DATED, None, 7)
 UNKNOWN = "nonsense"
+# Signals whose repeats only their ids tell apart, or that may come again.
+TOLD_APART = (
+    EventArrived, EventsExpired, Requeue, Suspend, Resume, Cancel, Abort, ForceFail, VerbCalled, EntityChanged,
+)  # fmt: skip
 
 
 class Work(msgspec.Struct):
@@ -310,9 +316,7 @@ class World:
             past = self.table.history()
             self.random.shuffle(past)  # the store promises no order
             assert self.deliver(HistoryRead(past))
-        if not isinstance(
-            signal, EventArrived | EventsExpired | Requeue | Suspend | Resume | Cancel | Abort | ForceFail
-        ):
+        if not isinstance(signal, TOLD_APART):
             self.applied.append(signal)
         if decision.keep and isinstance(signal, EventArrived):
             self.inbox.append(signal)

@@ -16,7 +16,7 @@ from holdfast.graph.compile import compile_graph
 from holdfast.graph.compiled import Compiled
 from holdfast.graph.diagnostics import RULES, Diagnostic
 from holdfast.graph.drawing.mermaid import to_mermaid
-from holdfast.graph.model import Child, Graph, Policy, Retry, Wait, load_graph
+from holdfast.graph.model import Child, Graph, Policy, Region, Retry, Wait, load_graph
 
 END = node("end", "end")
 REFERENCE = Path(__file__).parents[2] / "docs" / "graph.md"
@@ -31,6 +31,11 @@ UNDONE_TOGETHER = graph(
     [node("a", undo="u"), node("b", undo="u"), node("u", "compensation"), END], [edge("a", "b"), edge("b", "end")]
 )
 UNDONE_PAUSE = graph([node("a", "wait_timer", undo="u"), node("u", "compensation"), END], [edge("a", "end")])
+
+
+def within(*regions: Region) -> Graph:
+    return replace(chain(node("a")), regions=regions)
+
 
 # code, place, graph
 CASES: list[tuple[str, str, Graph]] = [
@@ -175,6 +180,18 @@ CASES: list[tuple[str, str, Graph]] = [
         "END_IN_SCOPE",
         "nodes.end",
         shape("fork:split a b end:end", "fork>a fork>b a>end b>end", kind="effective"),
+    ),
+    ("BAD_EDIT_WINDOW", "regions.r.window", within(Region(id="r", nodes=("a",), window="ajar"))),
+    ("DUPLICATE_REGION", "regions.r", within(Region(id="r", nodes=("a",)), Region(id="r", nodes=()))),
+    ("REGION_OVERLAP", "regions.q.nodes.a", within(Region(id="r", nodes=("a",)), Region(id="q", nodes=("a",)))),
+    ("UNKNOWN_REGION_NODE", "regions.r.nodes.b", within(Region(id="r", nodes=("a", "b")))),
+    ("UNKNOWN_REGION_NODE", "regions.r.verbs.stop", within(Region(id="r", nodes=("a",), verbs={"stop": "b"}))),
+    ("UNKNOWN_REGION_NODE", "regions.r.amendment", within(Region(id="r", nodes=("a",), amendment="b"))),
+    ("UNKNOWN_REGION_VERB", "regions.r.verbs.stop", within(Region(id="r", nodes=("a",), guards={"stop": "may"}))),
+    (
+        "BAD_EXPRESSION",
+        "regions.r.conditions.stop@0",
+        within(Region(id="r", nodes=("a",), verbs={"stop": "end"}, conditions={"stop": "nowhere.x"})),
     ),
     (
         "SHARED_KEY_WRITTEN",

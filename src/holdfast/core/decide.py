@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from holdfast.core.documents.entity import entity_changed
+from holdfast.core.documents.gates import check_start
+from holdfast.core.documents.verbs import verb_called
 from holdfast.core.fast.backward import fail, plan, take_back
 from holdfast.core.fast.forward import begin, go_on
 from holdfast.core.kernel.builder import Move, Overflow, Turn, without_own
@@ -32,6 +35,7 @@ from holdfast.core.model.signals import (
     Cancel,
     ChildFinished,
     Decided,
+    EntityChanged,
     EventArrived,
     EventsExpired,
     ForceFail,
@@ -49,6 +53,7 @@ from holdfast.core.model.signals import (
     Suspend,
     TimerDue,
     Triggered,
+    VerbCalled,
     WorkDone,
     WorkFailed,
     started_by,
@@ -135,6 +140,8 @@ def _backfilled(turn: Turn, signal: Backfilled) -> None:
 
 
 def _started(turn: Turn, signal: Started) -> None:
+    if signal.node is not None:
+        check_start(turn.program, signal.node)
     turn.instance = started_by(turn.instance, turn.facts.actor)
     turn.status = InstanceStatus.RUNNING
     turn.note("instance_started", detail=None if signal.origin is None else {"origin": signal.origin})
@@ -170,6 +177,8 @@ _APPLY: Final[dict[type, Callable[[Turn, Any], None]]] = {
     HistoryRead: rollback.history_read,
     Migrate: migrate.migrate,
     Rerun: rerun.rerun,
+    VerbCalled: verb_called,
+    EntityChanged: entity_changed,
     Triggered: _triggered,
     Backfilled: _backfilled,
     GateDone: gate_done,

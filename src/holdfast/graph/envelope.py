@@ -6,11 +6,12 @@ the envelope and never changes, `usr:<slot>:<name>` to the slot that an organisa
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.graph.model import Edge, Graph, dump_struct
+from holdfast.graph.windows import Window
 from holdfast.payloads import hash_json
 
 ENVELOPE: Final = "envelope"  # the provenance of its edges
@@ -28,8 +29,6 @@ GATE_CALL: Final = "holdfast:gate"
 ACTION_CALL: Final = "holdfast:action"
 POLICY_CALL: Final = "holdfast:policy"
 RULE_CALL: Final = "holdfast:rule"
-Window = Literal["editable", "amend_only", "locked"]
-WINDOWS: Final[tuple[Window, ...]] = ("editable", "amend_only", "locked")  # from the loosest to the strictest
 LONGEST_ID: Final = 200  # bytes
 
 
@@ -46,6 +45,8 @@ class SlotPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     stable: bool = False
     approvals: int = 0  # the least number on every path to the gate it leads to
     verbs: dict[str, str] = {}  # those that interrupt its steps
+    guards: dict[str, str] = {}  # verb → the capability that its caller needs
+    conditions: dict[str, str] = {}  # verb → the expression that must hold
     amendment: str | None = None
 
 
@@ -119,11 +120,6 @@ def plain_edge(source: str, target: str) -> Edge:
 def never_edge(source: str, target: str) -> Edge:
     """Make an edge that no token takes. It gives its target a way from outside of every split."""
     return Edge(id=edge_id(source, target, "never"), source=source, target=target, on=NEVER, provenance=ENVELOPE)
-
-
-def strictest(*windows: str | None) -> Window:
-    found: list[Window] = [window for window in WINDOWS if window in windows]
-    return found[-1]
 
 
 def hash_envelope(graph: Graph, config: EnvelopeConfig) -> str:

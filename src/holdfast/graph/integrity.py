@@ -20,12 +20,10 @@ from holdfast.graph.envelope import (
     OUT,
     REJECTED,
     SYSTEM,
-    WINDOWS,
     EffectiveConfig,
     Integrity,
     hash_envelope,
     port_id,
-    strictest,
     user_id,
 )
 from holdfast.graph.kinds import KINDS
@@ -34,6 +32,7 @@ from holdfast.graph.order import find_knots
 from holdfast.graph.scopes import Scopes, find_scopes
 from holdfast.graph.topology import Topology, read_topology
 from holdfast.graph.weaving import Parts, fillings_of, parts_of, unweave, weave
+from holdfast.graph.windows import WINDOWS, strictest
 
 REMEDY: Final = "Restore it from a backup, or publish the patch again: publishing compiles it anew."
 

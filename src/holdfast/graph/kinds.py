@@ -51,6 +51,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fields: frozenset[str] = frozenset()  # of the fields that only some kinds take, those that this one takes
     asks_person: bool = False  # opens a task
     signs: bool = False  # where the graph's rules sign approvals: the answer is signed with the actor's name
+    is_gate: bool = False  # a transition of a document: entered along its edges only, with no input from outside
     splits: bool = False  # opens a scope with one token per branch
     branches: bool = False  # exists to choose an edge
     undoable: bool = False  # may name a compensation as its `undo`
@@ -115,7 +116,7 @@ KINDS: Final[dict[str, Kind]] = {
         "compensation", Behaviour.WORK, undoes=True, undoable=False, fields=frozenset({"best_effort"})
     ),
     "action": kind("action", Behaviour.CALL, in_slots=True, step_type="system"),
-    "lifecycle_gate": kind("lifecycle_gate", Behaviour.CALL, **_CHOICE),
+    "lifecycle_gate": kind("lifecycle_gate", Behaviour.CALL, is_gate=True, **_CHOICE),
     "policy_gate": kind("policy_gate", Behaviour.CALL, in_slots=True),
     "rule": kind("rule", Behaviour.CALL, in_slots=True, **_CHOICE),
     "state": kind("state", Behaviour.REST, listens_to_edges=True),

@@ -124,6 +124,8 @@ class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     window: str = "editable"  # editable | amend_only | locked
     stable: bool = False  # a material edit meanwhile amends the document
     verbs: dict[str, str] = {}  # verb → the node where the root token goes on
+    guards: dict[str, str] = {}  # verb → the capability that its caller needs
+    conditions: dict[str, str] = {}  # verb → the expression that must hold; `input` is the payload of the call
     amendment: str | None = None  # the node where it goes on after a material edit in a stable region
 
 

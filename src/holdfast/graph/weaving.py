@@ -18,15 +18,14 @@ from holdfast.graph.envelope import (
     REJECTED,
     EnvelopeConfig,
     SlotPlace,
-    Window,
     edge_id,
     never_edge,
     plain_edge,
     port_id,
     region_id,
-    strictest,
 )
 from holdfast.graph.model import Edge, Node, Region
+from holdfast.graph.windows import Window, strictest
 
 
 class Filling(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +125,8 @@ def _region(slot: SlotPlace, window: str, steps: tuple[Node, ...]) -> Region:
         window=window,
         stable=slot.stable,
         verbs=slot.verbs,
+        guards=slot.guards,
+        conditions=slot.conditions,
         amendment=slot.amendment,
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.doors.envelope.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 from holdfast.doors.envelope.model import (
-    WINDOWS,
     Action,
     Amendment,
     Approvers,
@@ -23,6 +22,7 @@ from holdfast.doors.envelope.model import (
     State,
     Verb,
 )
+from holdfast.graph.windows import WINDOWS
 
 TEXTS = (
     *("plain", "no", "on", "true", "null", "~", "1e5", "0x1f", "12:30", "2026-01-31", "a: b", "# no comment", "- a"),

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.doors.envelope.model import (
-    WINDOWS,
     Action,
     Amendment,
     Approvers,
@@ -34,6 +33,7 @@ from holdfast.doors.envelope.model import (
 from holdfast.doors.envelope.slots import ContractIndex, resolve_slots
 from holdfast.doors.envelope.tables import PinnedTable, Tables
 from holdfast.graph.envelope import SlotPlace
+from holdfast.graph.windows import WINDOWS
 
 TABLES: Final = Tables(
     [

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from holdfast.doors.envelope.effective import check_effective, compile_effective
 from holdfast.doors.envelope.lowering import lower_contract
-from holdfast.doors.envelope.model import WINDOWS, Approvers, PatchDefinition, PolicyRule, SlotPatch, Window
+from holdfast.doors.envelope.model import Approvers, PatchDefinition, PolicyRule, SlotPatch
 from holdfast.errors import DefinitionError
 from holdfast.graph.compiled import Compiled
 from holdfast.graph.model import Node
+from holdfast.graph.windows import WINDOWS, Window
 
 DIRECT = "sys:state:submitted>sys:gate:approve"
 

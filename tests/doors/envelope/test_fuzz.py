@@ -15,7 +15,7 @@ from random_envelopes import TABLES, broken, random_contract, random_patch, shuf
 
 from holdfast.doors.envelope.effective import compile_effective
 from holdfast.doors.envelope.findings import Finding
-from holdfast.doors.envelope.model import WINDOWS, ContractDefinition, PatchDefinition
+from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.slots import ContractIndex, resolve_slots
 from holdfast.errors import DefinitionError
 from holdfast.graph.approvals import fewest_approvals
@@ -24,6 +24,7 @@ from holdfast.graph.integrity import find_breaches
 from holdfast.graph.loading import load_compiled
 from holdfast.graph.scopes import find_scopes
 from holdfast.graph.topology import read_topology
+from holdfast.graph.windows import WINDOWS
 
 PATCHES = {"short": 2_000, "long": 100_000}[os.environ.get("HOLDFAST_PROFILE", "short")]
 SHARES = 8  # tests, so that they run beside each other

@@ -428,6 +428,10 @@ class Turn:
         facts = (instance.org, instance.partition, instance.starter, instance.correlation)
         return dict(zip(REQUEST_FACTS, facts, strict=True))
 
+    def version_seen(self, place: Place) -> int:
+        """The version of the document that a visit of this node begins with; 0 outside of regions."""
+        return 0 if place.area is None else self.instance.entity_version
+
     def input_for(self, place: Place, raw: bytes) -> bytes:
         """The input of a node: its mapping if it has one, else the context or the token's value, as its door says."""
         if place.mapping is not None:

@@ -118,6 +118,7 @@ def _enter_work(turn: Turn, place: Place, move: Move) -> None:
         last=move.last,
         waits=waits,
         value=value,
+        entity_version=turn.version_seen(place),
     )
     is_call = place.behaviour is _CALL
     turn.note("step_started", place.id, step.token)
@@ -165,6 +166,7 @@ def _delay_work(turn: Turn, place: Place, move: Move, raw: bytes) -> None:
         last=move.last,
         waits=waits,
         value=value,
+        entity_version=turn.version_seen(place),
     )
     turn.note("step_delayed", place.id, name, {"due": to_iso(due)})
 
@@ -298,6 +300,7 @@ def _rest(turn: Turn, place: Place, move: Move, waits: tuple[Wait, ...], raw: by
         last=move.last,
         waits=waits,
         value=msgspec.Raw(move.raw),
+        entity_version=turn.version_seen(place),
     )
     turn.note("step_waiting", place.id, step.token)
     if turn.early:

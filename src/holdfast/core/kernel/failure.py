@@ -113,7 +113,17 @@ def fail_entry(
         return
     turn.release(move)
     value = msgspec.Raw(move.raw)
-    token = Token(move.hop, place.id, step.id, turn.now, fence, run=move.run, last=move.last, value=value)
+    token = Token(
+        hop=move.hop,
+        node=place.id,
+        step=step.id,
+        at=turn.now,
+        fence=fence,
+        run=move.run,
+        last=move.last,
+        value=value,
+        entity_version=turn.version_seen(place),
+    )
     _meet_fate(turn, move.path, token, failure, fate, buried_for or PAUSED_REASON)
 
 

@@ -103,6 +103,13 @@ def hold(turn: Turn, move: Move) -> None:
     fence = move.held or move.fence
     value = msgspec.Raw(move.raw)
     turn.tokens[move.path] = Token(
-        move.hop, move.node, fence=fence, phase=Phase.HELD, run=move.run, last=move.last, value=value
+        hop=move.hop,
+        node=move.node,
+        fence=fence,
+        phase=Phase.HELD,
+        run=move.run,
+        last=move.last,
+        value=value,
+        entity_version=turn.version_seen(turn.program.places[move.node]),
     )
     turn.control(Held(path=move.path, hop=move.hop, at=move.node, run=move.run, last=move.last), move.raw)

@@ -36,6 +36,16 @@ def choose(turn: Turn, place: Place, on: str, raw: bytes) -> Choice:
     return None, records, guarded
 
 
+def choose_only(turn: Turn, place: Place, way: Way, raw: bytes) -> Choice:
+    """Choose a way that is no edge of the node, as an edge would be chosen."""
+    if way.when is None and way.guard is None:
+        return way, None, False
+    records: Records = []
+    is_passable = may_pass(turn, way)
+    holds = _holds(way, turn.namespaces(place, raw), records, is_passable)
+    return way if holds and is_passable else None, records, holds and not is_passable
+
+
 def choose_all(turn: Turn, place: Place, raw: bytes) -> tuple[list[Way], Records]:
     """Choose every edge of a split that holds and that the actor may pass."""
     namespaces = turn.namespaces(place, raw) if any(way.when is not None for way in place.ways["completed"]) else {}

@@ -17,7 +17,7 @@ from holdfast.core.model.decision import Answered, Moved, Outgoing, Release
 from holdfast.core.model.ids import derived_id, token_id
 from holdfast.core.model.program import Place, Way
 from holdfast.core.model.signals import Actor
-from holdfast.core.model.state import Arrival, Instance, Scope, Token
+from holdfast.core.model.state import ROOT, Arrival, Instance, Scope, Token
 from holdfast.core.model.status import TERMINAL, InstanceStatus, Phase, StepStatus
 
 _GHOST: Final = encode({"ghost": True})
@@ -241,6 +241,20 @@ def outran(token: Token) -> Token:
     fence above them all, or a stop meant for the old work would stop the new.
     """
     return msgspec.structs.replace(token, fence=token.fence + MOST_CLAIMS)
+
+
+def cancel_all(turn: Turn, reason: str) -> None:
+    for path in sorted(turn.tokens):
+        cancel_token(turn, path, reason)
+
+
+def after_root(turn: Turn) -> tuple[int, int]:
+    """The next hop of the root token, however deep its branches are now, and its last fence."""
+    root = turn.tokens.get(ROOT)
+    if root is not None:
+        return root.hop + 1, (outran(root) if root.phase in OUT else root).fence
+    scope = next(s for s in turn.scopes.values() if s.parent == ROOT)
+    return scope.hop + 1, scope.fence
 
 
 def cancel_children(turn: Turn, token: Token, reason: str) -> None:

@@ -108,6 +108,29 @@ class WaitsChanged(ControlRow, frozen=True, kw_only=True):
     because: str = ""
 
 
+class EntityFollowed(ControlRow, frozen=True, kw_only=True):
+    """Another version of the document. The row's own `entity_version` is that of the instance since then."""
+
+    node = "@entity"
+    version: int
+    action: str
+    material: bool = False
+    origin: str | None = None
+    asked: tuple[str, ...] = ()  # the paths whose approvals are asked again
+
+
+class Interrupted(ControlRow, frozen=True, kw_only=True):
+    """A verb or an amendment that ended every token. The row's input is the value the root token goes on with."""
+
+    node = "@interrupt"
+    verb: str | None = None  # None: an amendment
+    regions: tuple[str, ...] = ()
+    goes_to: str = msgspec.field(name="node")
+    hop: int
+    merged: bool = False  # the value is the payload of a call, and merges into the context
+    evaluated: Any = None  # the conditions of the verb
+
+
 class Cancelled(ControlRow, frozen=True, kw_only=True):
     node = "@cancel"
     by: str | None

@@ -12,7 +12,7 @@ from holdfast.graph.compiled import Compiled
 from holdfast.graph.expressions import Expression, compile_expression, with_response
 from holdfast.graph.kinds import Behaviour, Kind
 from holdfast.graph.machine import MachineConfig, StateConfig
-from holdfast.graph.model import Edge, Node, Policy, Retry
+from holdfast.graph.model import Edge, Node, Policy, Region, Retry
 from holdfast.graph.rules import Rules, rules_of
 
 ONE_CALL = Retry()
@@ -28,6 +28,22 @@ class Way(msgspec.Struct, frozen=True, gc=False):
     when: Expression | None
     guard: str | None
     chosen: bytes  # what the step row records when this way alone is taken
+
+
+class Area(msgspec.Struct, frozen=True, gc=False):
+    """A region, ready to be interrupted."""
+
+    id: str
+    window: str
+    stable: bool
+    verbs: dict[str, Way]  # by verb: the way of the root token
+    amendment: str | None
+
+    @property
+    def targets(self) -> list[str]:
+        """The nodes where the root token may go on after an interrupt."""
+        amended = [] if self.amendment is None else [self.amendment]
+        return [*(way.target for way in self.verbs.values()), *amended]
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +70,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     onward: Way | None  # the one way to the one next node, where nothing needs to be evaluated or waited for
     is_end: bool
     state: StateConfig | None = None  # of a machine: its rules and its timeout
+    area: Area | None = None  # of a document: the region that it lies in
 
 
 APPROVED_BY: Final = "approved_by"
@@ -82,11 +99,14 @@ class Program(msgspec.Struct, frozen=True, gc=False):
     format: int = 0
     machine: MachineConfig | None = None
     events: frozenset[str] = frozenset()  # of a machine: the names its edges take
+    areas: dict[str, Area] = {}  # of a document: its regions, by id
 
 
 def link(compiled: Compiled, definition: bytes = b"", apps: Mapping[str, str] = NO_APPS) -> Program:
     """Turn the stored artefact into a program for `decide`. `apps`: the application of each short name of a handler."""
-    places = {node.id: _place(node, compiled, apps) for node in compiled.nodes.values()}
+    areas = {region.id: _area(region, compiled) for region in compiled.regions.values()}
+    around = {node: areas[region.id] for region in compiled.regions.values() for node in region.nodes}
+    places = {node.id: _place(node, compiled, apps, around.get(node.id)) for node in compiled.nodes.values()}
     return Program(
         definition=definition,
         name=compiled.name,
@@ -108,7 +128,19 @@ def link(compiled: Compiled, definition: bytes = b"", apps: Mapping[str, str] = 
         format=compiled.format,
         machine=msgspec.convert(compiled.config, MachineConfig) if _is_machine(compiled) else None,
         events=frozenset(edge.on for edge in compiled.edges.values()) if _is_machine(compiled) else frozenset(),
+        areas=areas,
     )
+
+
+def _area(region: Region, compiled: Compiled) -> Area:
+    verbs = {verb: _interrupt(region, verb, target, compiled) for verb, target in region.verbs.items()}
+    return Area(region.id, region.window, region.stable, verbs, region.amendment)
+
+
+def _interrupt(region: Region, verb: str, target: str, compiled: Compiled) -> Way:
+    id, when = f"{region.id}:{verb}", region.conditions.get(verb)
+    condition = None if when is None else _condition(when, compiled)
+    return Way(id, target, condition, region.guards.get(verb), msgspec.json.encode([id]))
 
 
 def _is_machine(compiled: Compiled) -> bool:
@@ -121,7 +153,7 @@ def _own(compiled: Compiled) -> frozenset[str]:
     return frozenset({LAST_ERROR} if compiled.policy.keeps_error else ())
 
 
-def _place(node: Node, compiled: Compiled, apps: Mapping[str, str]) -> Place:
+def _place(node: Node, compiled: Compiled, apps: Mapping[str, str], area: Area | None) -> Place:
     traits, behaviour, handler = node.traits, node.behaviour, _handler(node, apps)
     edges = [compiled.edges[id] for id in compiled.adjacency.get(node.id, ())]
     ways = _ways(edges, compiled, is_split=traits.splits)
@@ -147,12 +179,15 @@ def _place(node: Node, compiled: Compiled, apps: Mapping[str, str]) -> Place:
         onward=_onward(node, ways, compiled),
         is_end=behaviour is Behaviour.END,
         state=msgspec.convert(node.config, StateConfig) if _is_machine(compiled) else None,
+        area=area,
     )
 
 
 def _onward(node: Node, ways: dict[str, tuple[Way, ...]], compiled: Compiled) -> Way | None:
     way = next(iter(ways.get("completed", ())), None)
     if way is None or not _is_default(way) or node.output is not None or compiled.policy.chain_limit is not None:
+        return None
+    if compiled.regions:  # the general path knows of regions, the fast ones need not
         return None
     target = compiled.nodes[way.target]
     is_level = compiled.depth[node.id] == compiled.depth[target.id]
@@ -167,7 +202,8 @@ def _is_plain(node: Node) -> bool:
 
 def _begins(compiled: Compiled) -> bool:
     policy = compiled.policy
-    return policy.chain_limit is None and policy.timeout is None and _is_plain(compiled.nodes[compiled.entry])
+    is_short = policy.chain_limit is None and policy.timeout is None and not compiled.regions
+    return is_short and _is_plain(compiled.nodes[compiled.entry])
 
 
 def _keeps_value(node: Node, ways: dict[str, tuple[Way, ...]], policy: Policy) -> bool:

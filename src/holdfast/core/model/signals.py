@@ -245,6 +245,26 @@ class Rerun(msgspec.Struct, frozen=True, gc=False):
     if_version: int | None = None
 
 
+class VerbCalled(msgspec.Struct, frozen=True, gc=False):
+    """A person's verb on the document, which has been changed by it already."""
+
+    id: bytes
+    verb: str
+    version: int  # of the document since then
+    raw: bytes | None = None
+    comment: str | None = None
+    if_version: int | None = None
+
+
+class EntityChanged(msgspec.Struct, frozen=True, gc=False):
+    """A change of the document that is no transition."""
+
+    version: int  # of the document since then
+    action: str
+    material: bool = True  # a field that approvers rely on has changed
+    origin: bytes | None = None  # the instance whose own call changed it
+
+
 class Triggered(msgspec.Struct, frozen=True, gc=False):
     """An event for a machine. One that cannot be applied is an answer and no error."""
 
@@ -306,7 +326,7 @@ class GateDone(msgspec.Struct, frozen=True, gc=False):
 
 
 # Signals that may name the version of the instance they are based on.
-CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule, Migrate, Rerun)
+CONDITIONAL = (EventArrived, Decided, Cancel, Abort, Suspend, Resume, ForceFail, Reschedule, Migrate, Rerun, VerbCalled)
 
 Signal = (
     Started
@@ -331,6 +351,8 @@ Signal = (
     | RequeueMany
     | Migrate
     | Rerun
+    | VerbCalled
+    | EntityChanged
     | Triggered
     | Backfilled
     | Acknowledged

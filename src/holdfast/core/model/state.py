@@ -54,6 +54,7 @@ class Token(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     waits: tuple[Wait, ...] = ()
     value: Value = UNSET  # only where the step row alone is not enough
     failed: Failed | None = None  # of a dead one
+    entity_version: int = 0  # of a document, when its visit of a region's node began
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -154,9 +155,12 @@ def value_of(token: Token) -> bytes | None:
 def token_view(state: State) -> dict[str, Any]:
     """The part of the tokens that replay must reproduce; leases, fences and timestamps left out."""
     return {
-        path: (t.hop, t.node, t.step, str(t.phase), t.run, t.last, sorted(map(_wait_view, t.waits)), _failed_view(t))
+        path: (
+            t.hop, t.node, t.step, str(t.phase), t.run, t.last, sorted(map(_wait_view, t.waits)), _failed_view(t),
+            t.entity_version,
+        )
         for path, t in state.tokens.items()
-    }
+    }  # fmt: skip
 
 
 def scope_view(state: State) -> dict[str, Any]:

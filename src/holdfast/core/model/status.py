@@ -129,7 +129,7 @@ def undo_of(status: str, outcome: str | None) -> str | None:
 PHASE_TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     _P.WORKING: frozenset({_P.RETRYING, _P.DEAD, _P.CANCELLING, _P.EXPIRING}),
     _P.RETRYING: frozenset({_P.WORKING, _P.DEAD}),
-    _P.RESTING: frozenset({_P.DEAD, _P.CANCELLING, _P.EXPIRING}),
+    _P.RESTING: frozenset({_P.DEAD, _P.CANCELLING, _P.EXPIRING, _P.HELD}),  # held: asked again during a suspension
     _P.HELD: frozenset({_P.WORKING, _P.RETRYING, _P.RESTING, _P.DEAD}),
     _P.DEAD: frozenset({_P.WORKING, _P.RETRYING, _P.RESTING, _P.HELD}),
     _P.CANCELLING: frozenset(),

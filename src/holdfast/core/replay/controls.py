@@ -16,6 +16,7 @@ from holdfast.core.model.control_rows import (
     Cancelled,
     Checkpoint,
     ControlRow,
+    EntityFollowed,
     Escaped,
     EventKept,
     EventsLapsed,
@@ -24,6 +25,7 @@ from holdfast.core.model.control_rows import (
     FinishedLate,
     ForceFailed,
     Held,
+    Interrupted,
     Migrated,
     Requeued,
     Rerun,
@@ -90,7 +92,15 @@ def _hold(rebuild: Rebuild, row: StepRow, told: Held) -> None:
     if place.behaviour is Behaviour.JOIN and path.count("/") == place.depth:
         rebuild.close_scope(f"{path}/{hop - 1}")
     value = msgspec.Raw(row.input or NULL)
-    rebuild.tokens[path] = Token(hop, node, phase=Phase.HELD, run=told.run, last=told.last, value=value)
+    rebuild.tokens[path] = Token(
+        hop=hop,
+        node=node,
+        phase=Phase.HELD,
+        run=told.run,
+        last=told.last,
+        value=value,
+        entity_version=rebuild.version_seen(place),
+    )
 
 
 def _escape(rebuild: Rebuild, row: StepRow, told: Escaped) -> None:
@@ -130,6 +140,23 @@ def _keep(rebuild: Rebuild, row: StepRow, told: EventKept) -> None:
 
 def _lapse(rebuild: Rebuild, row: StepRow, told: EventsLapsed) -> None:
     rebuild.early = max(0, rebuild.early - told.events)
+
+
+def _entity(rebuild: Rebuild, row: StepRow, told: EntityFollowed) -> None:
+    """Follow the document. The approvals that are asked again are closed and opened by rows of their own."""
+    for path in told.asked:
+        token = rebuild.tokens.pop(path)
+        raw = value_of(token) or NULL
+        rebuild.moves[path] = Move(path, token.hop, token.node, raw, last=token.last, run=token.run + 1)
+
+
+def _interrupt(rebuild: Rebuild, row: StepRow, told: Interrupted) -> None:
+    raw = row.input or NULL
+    if told.merged and rebuild.program.merges:
+        rebuild.context = merged(rebuild.context, raw)
+    rebuild.chain, rebuild.tokens, rebuild.scopes = 0, {}, {}
+    rebuild.parked = tuple(timer for timer in rebuild.parked if not timer.path)
+    rebuild.moves = {ROOT: Move(ROOT, told.hop, told.goes_to, raw)}
 
 
 def _cancel(rebuild: Rebuild, row: StepRow, told: Cancelled) -> None:
@@ -250,6 +277,8 @@ FOLLOWERS: Final[dict[type[ControlRow], Callable[[Rebuild, StepRow, Any], None]]
     WaitsChanged: _change_waits,
     EventKept: _keep,
     EventsLapsed: _lapse,
+    EntityFollowed: _entity,
+    Interrupted: _interrupt,
     Cancelled: _cancel,
     RollbackBegun: _rollback,
     RollbackPlanned: _plan,

@@ -113,7 +113,11 @@ class Rebuild:
             last=move.last,
             waits=waits,
             value=value,
+            entity_version=self.version_seen(place),
         )
+
+    def version_seen(self, place: Place) -> int:
+        return 0 if place.area is None else self.entity_version
 
     def _arriving(self, row: StepRow, detail: _Detail) -> Move:
         """The token that enters the row's node, taken out of transit."""

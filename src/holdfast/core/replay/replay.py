@@ -25,7 +25,7 @@ from holdfast.core.model.state import Instance, Token
 from holdfast.core.replay.controls import follow
 from holdfast.core.replay.rebuild import Rebuild
 
-__all__ = ["StepRow", "definitions_of", "replay", "since_checkpoint", "visited"]
+__all__ = ["StepRow", "definitions_of", "in_order", "replay", "since_checkpoint", "visited"]
 
 Moment = tuple[int, int, int, StepRow]  # version, ordinal, 0: opens · 1: closes
 
@@ -39,7 +39,7 @@ def replay(
     """
     found = since_checkpoint(rows)
     rebuild = _begin(program, found, instance, programs)
-    for _, moments in groupby(_ordered(found), key=lambda moment: moment[0]):
+    for _, moments in groupby(in_order(found), key=lambda moment: moment[0]):
         for version, _, closes, row in moments:
             rebuild.version = version
             if closes:
@@ -61,7 +61,7 @@ def visited(
     """The token as it was when it opened that step, with the value it brought along."""
     found = since_checkpoint(rows)
     rebuild = _begin(program, found, instance, programs)
-    for _, moments in groupby(_ordered(found), key=lambda moment: moment[0]):
+    for _, moments in groupby(in_order(found), key=lambda moment: moment[0]):
         for _, _, closes, row in moments:
             if closes:
                 rebuild.close(row)
@@ -107,7 +107,8 @@ def _begin(
     return Rebuild(known[past[0]] if past else program, instance, known)
 
 
-def _ordered(rows: list[StepRow]) -> list[Moment]:
+def in_order(rows: Iterable[StepRow]) -> list[Moment]:
+    """Sort the moments of the rows: each says 0 where its row opens and 1 where it closes."""
     return sorted(_moments(rows), key=lambda moment: moment[:3])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.core.documents.gates import is_owned
 from holdfast.core.kernel.builder import Turn
 from holdfast.core.kernel.routing import may_pass
 from holdfast.core.model.control_rows import EventKept, EventsLapsed
@@ -22,10 +23,10 @@ MOST_KEPT: Final = 100  # events of one instance at a time: events that no step 
 _RESTS: Final = frozenset({Behaviour.REST, Behaviour.TIMER})
 
 
-def names_taken(place: Place) -> list[str]:
+def names_taken(program: Program, place: Place) -> list[str]:
     """The events that a token resting here takes without asking a person, in the order they are written."""
     node = place.node
-    if place.traits.asks_person or not (place.behaviour in _RESTS or node.awaits):
+    if is_owned(program, place) or place.traits.asks_person or not (place.behaviour in _RESTS or node.awaits):
         return []
     waits = [] if node.wait is None else [node.wait.event]
     return list(dict.fromkeys(name for name in (*waits, *place.ways) if name not in ENGINE_EVENTS))
@@ -67,7 +68,7 @@ def is_known(program: Program, event: str) -> bool:
 def ask(turn: Turn, place: Place, token: str, step: bytes) -> None:
     """Ask for the kept events, for a wait that is open from now on."""
     if turn.early:
-        turn.needs = [*turn.needs, *(EarlyEvents(token, step, event) for event in names_taken(place))]
+        turn.needs = [*turn.needs, *(EarlyEvents(token, step, event) for event in names_taken(turn.program, place))]
 
 
 def ask_again(turn: Turn) -> frozenset[str]:
@@ -126,7 +127,7 @@ def find_takers(turn: Turn, signal: EventArrived) -> list[Place]:
     if signal.token is not None or signal.kept or not is_known(program, signal.event):
         return []
     found = [program.places[node] for node in _ahead(turn) if signal.node in (None, node)]
-    return [place for place in found if _keeps(program, place) and signal.event in names_taken(place)]
+    return [place for place in found if _keeps(program, place) and signal.event in names_taken(program, place)]
 
 
 def _keeps(program: Program, place: Place) -> bool:
@@ -135,7 +136,7 @@ def _keeps(program: Program, place: Place) -> bool:
 
 
 def _ahead(turn: Turn) -> list[str]:
-    """The nodes of tokens and of the timeout policy, and every node that edges lead to from there."""
+    """The nodes of tokens and of the timeout policy, and every node that edges and interrupts lead to from there."""
     last = turn.program.policy.on_timeout
     ahead = [*(token.node for token in turn.tokens.values()), *([] if last is None else [last])]
     found = list[str]()
@@ -145,7 +146,9 @@ def _ahead(turn: Turn) -> list[str]:
         if node not in seen:
             seen.add(node)
             found.append(node)
-            ahead += [way.target for ways in turn.program.places[node].ways.values() for way in ways]
+            place = turn.program.places[node]
+            ahead += [way.target for ways in place.ways.values() for way in ways]
+            ahead += () if place.area is None else place.area.targets
     return found
 
 

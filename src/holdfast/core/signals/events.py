@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
+from holdfast.core.documents.gates import is_owned
 from holdfast.core.kernel.builder import NULL, Move, Turn
 from holdfast.core.kernel.failure import fail_visit
 from holdfast.core.kernel.leave import leave, leave_with_output, shrug_off
@@ -32,6 +33,8 @@ def event_arrived(turn: Turn, signal: EventArrived) -> None:
     refuse_standstill(turn)
     _refuse_machine(turn)
     matches = [path for path, token in turn.tokens.items() if _expects(turn, path, token, signal)]
+    if turn.program.rules.keeps_gates:
+        matches = _leave_owned(turn, matches, signal)
     if signal.event in ENGINE_EVENTS and not matches:
         raise Refused(
             f"{signal.event!r} is the engine's own event.", code="EVENT_RESERVED", hint="Use a name of yours."
@@ -46,7 +49,23 @@ def event_arrived(turn: Turn, signal: EventArrived) -> None:
             code="EVENT_AMBIGUOUS",
             hint="Name the step or the token it is meant for.",
         )
-    _take_event(turn, matches[0], signal)
+    take_event(turn, matches[0], signal)
+
+
+def _leave_owned(turn: Turn, matches: list[str], signal: EventArrived) -> list[str]:
+    """Leave out the steps of a document that events may not end; refuse an event that means no other."""
+    places = {path: turn.program.places[turn.tokens[path].node] for path in matches}
+    free = [path for path in matches if not is_owned(turn.program, places[path])]
+    if free or not matches:
+        return free
+    place, token = places[matches[0]], turn.tokens[matches[0]]
+    if place.traits.asks_person:
+        raise decision_needed(place.id, signal.event, next((w.ref for w in token.waits if w.kind == "task"), None))
+    raise Conflict(
+        f"{signal.event!r} is a verb of the document, not an event.",
+        code="VERB_NEEDED",
+        hint="Call the verb on the document: it checks who may, and changes the document and its instance at once.",
+    )
 
 
 def _refuse_machine(turn: Turn) -> None:
@@ -96,7 +115,7 @@ def _keep_suspended(turn: Turn, signal: EventArrived) -> None:
     keep(turn, signal)
 
 
-def _take_event(turn: Turn, path: str, signal: EventArrived) -> None:
+def take_event(turn: Turn, path: str, signal: EventArrived) -> None:
     token = turn.tokens[path]
     place = turn.program.places[token.node]
     if signal.only_waits:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.core.documents.crossing import check_crossing
 from holdfast.core.kernel.builder import Turn
 from holdfast.core.kernel.failure import postponed
 from holdfast.core.kernel.scopes import OUT
@@ -47,6 +48,8 @@ def migrate(turn: Turn, signal: Migrate) -> None:
     crossing.check_graphs()
     scopes = {id: crossing.scope(id, scope) for id, scope in turn.scopes.items()}
     stood = {path: crossing.stand(path, token) for path, token in sorted(turn.tokens.items())}
+    known = {id: (scope, scopes[id].split) for id, scope in turn.scopes.items()}
+    check_crossing(turn.program, target, stood.values(), known)
     _move(turn, target, stood, scopes)
     _keep_time(turn, target)
     row = Migrated(
@@ -266,6 +269,7 @@ def _splits_around(program: Program) -> dict[str, tuple[str, ...]]:
     """The splits around each node, from the outside in. A node has their number; the way to it has their names."""
     found: dict[str, tuple[str, ...]] = {}
     roots = [program.entry, *([program.policy.on_timeout] if program.policy.on_timeout else [])]
+    roots += [target for area in program.areas.values() for target in area.targets]
     ahead: list[tuple[str, tuple[str, ...]]] = [(root, ()) for root in roots]
     while ahead:
         node, around = ahead.pop()

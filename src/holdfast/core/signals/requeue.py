@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from holdfast.core.documents.gates import check_input
 from holdfast.core.kernel.builder import NULL, Move, Turn
 from holdfast.core.model.control_rows import Requeued, UndoneAgain
 from holdfast.core.model.decision import Answered
@@ -49,6 +50,7 @@ def _run_again(turn: Turn, parts: Sequence[Requeue]) -> None:
 
 
 def _set_out_again(turn: Turn, part: Requeue, path: str, token: Token) -> None:
+    check_input(turn.program, turn.program.places[token.node], part.raw)
     run = token.run + 1
     is_new = part.raw is not None
     # Where steps read the context, a new input merges into it: else they would not see it.

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.core.documents.gates import check_begun_again, check_input, check_repeat
 from holdfast.core.kernel.builder import NULL, Move, Overflow, Turn, merged, within, without_own
 from holdfast.core.kernel.scopes import OUT, cancel_token
 from holdfast.core.model import control_rows
@@ -25,7 +26,7 @@ from holdfast.core.model.rows import StepRow
 from holdfast.core.model.signals import Rerun
 from holdfast.core.model.state import ROOT, Instance, State, value_of
 from holdfast.core.model.status import InstanceStatus, Phase, StepStatus
-from holdfast.core.replay.replay import visited
+from holdfast.core.replay.replay import in_order, since_checkpoint, visited
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.graph.model import Behaviour
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
@@ -38,6 +39,7 @@ _UNFIT: Final = frozenset({Behaviour.JOIN, Behaviour.END})
 
 def rerun(turn: Turn, signal: Rerun) -> None:
     _check_moment(turn)
+    check_input(turn.program, turn.program.places[signal.node], signal.given)
     path, name = signal.path, token_id(signal.path, signal.hop)
     _check_scopes(turn.scopes.keys(), path, signal.node)
     is_merged = turn.program.merges and signal.given is not None
@@ -145,10 +147,11 @@ def rerun_of(
     """The signal that runs a node again in an instance that is not over."""
     given = None if given is None else without_own(past.program.own, given)
     row = _chosen(past, node, token, state.scopes)
-    visit = visited(past.program, past.rows, row.id, instance=past.identity, programs=past.earlier)
-    raw = given if given is not None and not past.program.merges else value_of(visit) or NULL
     standing = state.tokens.get(row.path)
     is_dead = standing is not None and standing.phase is Phase.DEAD and standing.step == row.id
+    check_repeat(past.program, in_order(since_checkpoint(past.rows)), row, is_dead=is_dead)
+    visit = visited(past.program, past.rows, row.id, instance=past.identity, programs=past.earlier)
+    raw = given if given is not None and not past.program.merges else value_of(visit) or NULL
     return Rerun(
         node=node,
         path=row.path,
@@ -170,6 +173,7 @@ def begun_again(
     past: Past, data: bytes, node: str, token: str | None, given: bytes | None, most: int = MAX_CONTEXT_BYTES
 ) -> bytes:
     """The input of a new instance that begins at a node of one that is over."""
+    check_begun_again(past.program)
     row = _chosen(past, node, token, None)
     if row.path != ROOT:
         raise _unfit(f"{node!r} ran in a branch; a new instance begins outside of all branches.")

@@ -11,7 +11,7 @@ from holdfast.core.kernel.failure import end_instance, fail_visit
 from holdfast.core.kernel.leave import leave
 from holdfast.core.kernel.routing import choose
 from holdfast.core.kernel.schedule import due_from
-from holdfast.core.kernel.scopes import OUT, cancel_children, cancel_token, end_work, outran
+from holdfast.core.kernel.scopes import after_root, cancel_all, cancel_children, end_work, outran
 from holdfast.core.machine.stays import PROMPT, STALE
 from holdfast.core.machine.timeouts import prompt, tell_stale
 from holdfast.core.model.control_rows import Expired, Rescheduled, TimerParked
@@ -215,7 +215,7 @@ def _place_of(turn: Turn, token: Token) -> Place:
 def _run_out(turn: Turn, failure: Failure) -> None:
     """Handle a timeout by the policy: continue at its node, roll back, fail, or bury the steps in DLQ mode."""
     policy = turn.program.policy
-    hop, fence = _after_root(turn)
+    hop, fence = after_root(turn)
     turn.chain, turn.expires = 0, None
     because = {} if failure.code == "WORKFLOW_TIMEOUT" else {"reason": failure.code}
     is_buried = policy.on_timeout is None and policy.on_error == "dlq"
@@ -235,10 +235,10 @@ def _run_out(turn: Turn, failure: Failure) -> None:
             begin(turn, InstanceStatus.FAILED, failure.code, is_told=True)
             return
         if turn.program.rules.expiry_cancels:
-            _cancel_all(turn)
+            cancel_all(turn, timeout_dlq.EXPIRED)
         end_instance(turn, InstanceStatus.FAILED, failure.code)
         return
-    _cancel_all(turn)
+    cancel_all(turn, timeout_dlq.EXPIRED)
     turn.scopes, turn.parked = {}, ()
     turn.moves.append(Move(ROOT, hop, policy.on_timeout, turn.context, cause="timeout", fence=fence))
 
@@ -254,21 +254,7 @@ def _bury_all(turn: Turn, failure: Failure, out: list[str]) -> None:
         if token.phase is Phase.WORKING:
             end_work(turn, path)
             token = outran(token)
-        cancel_children(turn, token, "expired")
+        cancel_children(turn, token, timeout_dlq.EXPIRED)
         name = token_id(path, token.hop)
         turn.needs = [need for need in turn.needs if need.token != name]
         fail_visit(turn, path, token, _place_of(turn, token), failure, 0, on="timeout", buried_for=failure.code)
-
-
-def _cancel_all(turn: Turn) -> None:
-    for path in sorted(turn.tokens):
-        cancel_token(turn, path, "expired")
-
-
-def _after_root(turn: Turn) -> tuple[int, int]:
-    """The next hop of the root token, however deep its branches are now, and its last fence."""
-    root = turn.tokens.get(ROOT)
-    if root is not None:
-        return root.hop + 1, (outran(root) if root.phase in OUT else root).fence
-    scope = next(s for s in turn.scopes.values() if s.parent == ROOT)
-    return scope.hop + 1, scope.fence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.doors.envelope.model import WINDOWS
 from holdfast.doors.shapes import (
     EVENT,
     ID,
@@ -26,6 +25,7 @@ from holdfast.doors.shapes import (
     Whole,
 )
 from holdfast.graph.expressions import MAX_LENGTH
+from holdfast.graph.windows import WINDOWS
 
 FIELD_TYPES: Final = ("string", "number", "boolean", "time", "money", "list", "object")
 RUN_AS: Final = ("actor", "system", "service_account")

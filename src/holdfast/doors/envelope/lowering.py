@@ -178,5 +178,7 @@ def _regions(index: ContractIndex) -> Iterator[Region]:
             window=state.window,
             stable=is_stable,
             verbs=index.interrupts(state.name),
+            guards=index.guards(state.name),
+            conditions=index.conditions(state.name),
             amendment=index.drift_target if is_stable else None,
         )

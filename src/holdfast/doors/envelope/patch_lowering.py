@@ -21,11 +21,11 @@ from holdfast.graph.envelope import (
     RULE_CALL,
     SlotPlace,
     port_id,
-    strictest,
     user_id,
 )
 from holdfast.graph.model import Child, Edge, Node, Wait
 from holdfast.graph.weaving import Filling
+from holdfast.graph.windows import strictest
 from holdfast.payloads import hash_json
 
 

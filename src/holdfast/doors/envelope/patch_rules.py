@@ -18,10 +18,11 @@ from holdfast.doors.envelope.patch_kinds import COMPLETED, TAKES, TIMEOUT
 from holdfast.doors.envelope.slots import ContractIndex, resolve_slots
 from holdfast.doors.envelope.step_rules import Scope, check_expression, check_name, check_steps
 from holdfast.doors.envelope.tables import Tables
-from holdfast.graph.envelope import IN, OUT, PORTS, REJECTED, SYSTEM, USER, SlotPlace, strictest
+from holdfast.graph.envelope import IN, OUT, PORTS, REJECTED, SYSTEM, USER, SlotPlace
 from holdfast.graph.kinds import KINDS, UNKNOWN, Behaviour, Kind
 from holdfast.graph.order import find_cycles
 from holdfast.graph.topology import walk
+from holdfast.graph.windows import strictest
 
 MOST_NODES: Final = 2_000
 MOST_EDGES: Final = 8_000

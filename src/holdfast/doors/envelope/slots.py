@@ -67,6 +67,14 @@ class ContractIndex:
             found.setdefault(AMEND, END)  # a new document takes the place of this one
         return dict(sorted(found.items()))
 
+    def guards(self, state: str) -> dict[str, str]:
+        """List the capabilities that the verbs of a state need."""
+        return {verb.name: verb.capability for verb in self.verbs_of(state) if verb.capability is not None}
+
+    def conditions(self, state: str) -> dict[str, str]:
+        """List the conditions of the verbs of a state."""
+        return {verb.name: verb.when for verb in self.verbs_of(state) if verb.when is not None}
+
     @property
     def drift_target(self) -> str | None:
         """The node where a document goes after a material edit in a stable slot."""
@@ -102,6 +110,8 @@ def _before_gate(index: ContractIndex, slot: Slot) -> SlotPlace:
         stable=slot.stable,
         approvals=index.gates[slot.exit].approvals,
         verbs=index.interrupts(slot.entry),
+        guards=index.guards(slot.entry),
+        conditions=index.conditions(slot.entry),
         amendment=index.drift_target if slot.stable else None,
     )
 

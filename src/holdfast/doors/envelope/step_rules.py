@@ -13,9 +13,10 @@ from holdfast.doors.envelope.patch_kinds import FIELDS, TAKES, Takes
 from holdfast.doors.envelope.tables import Tables
 from holdfast.doors.literals import moment
 from holdfast.errors import ExpressionError
-from holdfast.graph.envelope import PORTS, strictest
+from holdfast.graph.envelope import PORTS
 from holdfast.graph.expressions import compile_expression
 from holdfast.graph.kinds import KINDS
+from holdfast.graph.windows import strictest
 
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,59}")
 _UNSET: Final = (None, False)

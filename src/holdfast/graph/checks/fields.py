@@ -14,10 +14,10 @@ from holdfast.graph.diagnostics import Diagnostic, problem
 from holdfast.graph.kinds import KINDS, Behaviour, Kind
 from holdfast.graph.model import Edge, Graph, Node, Policy, Retry, dump_struct
 from holdfast.graph.rules import RULES
+from holdfast.graph.windows import WINDOWS
 from holdfast.payloads import canonical, encode
 
 VARIABLE_TYPES: Final = ("number", "string", "boolean", "list", "object", "time", "any")
-EDIT_WINDOWS: Final = ("editable", "amend_only", "locked")
 BACKOFFS: Final = ("fixed", "linear", "exponential")
 MODES: Final = ("all", "any")
 POLICY_CHOICES: Final[dict[str, tuple[str, ...]]] = {
@@ -92,7 +92,7 @@ def _node_fields(node: Node) -> Found:
     yield from _duration(node.delay, f"{place}.delay", zero_allowed=True)
     if not 0 <= node.priority <= 100:
         yield problem("BAD_PRIORITY", f"priority is {node.priority}.", f"{place}.priority")
-    if node.edit_window is not None and node.edit_window not in EDIT_WINDOWS:
+    if node.edit_window is not None and node.edit_window not in WINDOWS:
         message = f"There is no edit window called {node.edit_window!r}."
         yield problem("BAD_EDIT_WINDOW", message, f"{place}.edit_window")
     if node.retry is not None:

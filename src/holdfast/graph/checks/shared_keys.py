@@ -62,8 +62,9 @@ def _keys(
     for node in walk([start], after) if scopes.inside[start] == split else ():
         for key in output_keys(topology.nodes[node]) or ():
             found[key].add(node)
-        for key, nodes in written.get(node, {}).items():
-            found[key] |= nodes
+        if node in written:
+            for key, nodes in written[node].items():
+                found[key] |= nodes
     return found
 
 

@@ -24,6 +24,9 @@ def find_sites(graph: Graph) -> Iterator[Site]:
             yield Site(f"edges.{edge.id}.when", edge.when, "boolean")
     for node in graph.nodes:
         yield from _node_sites(node)
+    for region in graph.regions:
+        for verb, text in region.conditions.items():
+            yield Site(f"regions.{region.id}.conditions.{verb}", text, "boolean")
 
 
 def _node_sites(node: Node) -> Iterator[Site]:

@@ -17,6 +17,7 @@ from holdfast.core.model.signals import (
     Cancel,
     ChildFinished,
     Decided,
+    EntityChanged,
     EventArrived,
     EventsExpired,
     Failure,
@@ -29,6 +30,7 @@ from holdfast.core.model.signals import (
     Suspend,
     TimerDue,
     Triggered,
+    VerbCalled,
 )
 from holdfast.core.model.state import Instance
 from holdfast.errors import PayloadError
@@ -104,7 +106,12 @@ class _Envelope(msgspec.Struct):
     needs_ack: bool = True
     happened_at: int | None = None
     request: str | None = None
-    origin: str | None = None  # of a start: the instance that is run again
+    origin: str | None = (
+        None  # of a start: the instance that is run again · of a document's change: the one that made it
+    )
+    version: int = 0  # of a document since its change, as the next two
+    action: str = ""
+    material: bool = True
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
@@ -174,5 +181,7 @@ _SIGNALS: dict[str, _Reader] = {
         UUID(e.ack).bytes, e.at, UUID(e.consumer).bytes, e.outcome, e.reason, e.verdict, _then(e.then)
     ),
     "gate": lambda _q, e, _: GateDone(UUID(e.ack).bytes, "success"),  # no consumer takes it
+    "verb": lambda q, e, _: VerbCalled(q.id, e.action, e.version, _optional(e.payload), e.comment, e.if_version),
+    "entity": lambda _q, e, _: EntityChanged(e.version, e.action, e.material, _hex(e.origin)),
     "force_fail": lambda _q, e, _: ForceFail(e.reason, e.if_version),
 }

@@ -244,13 +244,14 @@ def _closed(rows: Rows, before: Instance, decision: Decision) -> None:
 
 def _opened(rows: Rows, before: Instance, decision: Decision) -> None:
     id, org, actor, uncalled = before.id, before.org, _actor(decision), rows.uncalled
+    entity_version = decision.instance.entity_version
     bucket, open_steps, insert_receipts = id[15], rows.tables["open_steps"], rows.tables["insert_receipts"]
     for s in decision.opened:
         ended = (
             (s.status, s.chosen, s.output, s.error, s.closing, s.version, s.ordinal, actor) if s.closed else _STILL_OPEN
         )
         open_steps.append(
-            (id, bucket, s.id, org, s.node, s.behaviour, s.path, s.hop, s.kind, s.run, before.entity_version, s.key,
+            (id, bucket, s.id, org, s.node, s.behaviour, s.path, s.hop, s.kind, s.run, entity_version, s.key,
              s.version, s.ordinal, actor, s.cause, s.status, s.input, s.detail,
              s.calls - 1 if s.id in uncalled else s.calls, s.fence, *ended)
         )  # fmt: skip
