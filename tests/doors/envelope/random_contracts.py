@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from holdfast.doors.envelope.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 from holdfast.doors.envelope.model import (
     WINDOWS,
     Action,
@@ -23,6 +22,7 @@ from holdfast.doors.envelope.model import (
     State,
     Verb,
 )
+from holdfast.doors.envelope.reading.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 
 TEXTS = (
     *("plain", "no", "on", "true", "null", "~", "1e5", "0x1f", "12:30", "2026-01-31", "a: b", "# no comment", "- a"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from holdfast.doors.envelope.fluent import Fluent, Names, checked, entry, name_list, names
-from holdfast.doors.envelope.load import require_contract
+from holdfast.doors.envelope.builder.fluent import Fluent, Names, checked, entry, name_list, names
 from holdfast.doors.envelope.model import ContractDefinition, FieldType, RunAs, Window
+from holdfast.doors.envelope.reading.load import require_contract
 
 
 class Contract(Fluent):

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from msgspec.structs import replace
 
-from holdfast.doors.envelope.fluent import Fluent, Names, checked, entry, name_list, span
-from holdfast.doors.envelope.format import NODE_KINDS
-from holdfast.doors.envelope.load import require_patch
+from holdfast.doors.envelope.builder.fluent import Fluent, Names, checked, entry, name_list, span
 from holdfast.doors.envelope.model import PatchDefinition, RunAs, Window
+from holdfast.doors.envelope.reading.format import NODE_KINDS
+from holdfast.doors.envelope.reading.load import require_patch
 
 Seconds = float | str  # a number of seconds, or a duration such as "2d"
 Expressions = Mapping[str, Any]  # name → expression

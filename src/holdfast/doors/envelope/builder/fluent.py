@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 from holdfast.doors.durations import LONGEST, write_duration
-from holdfast.doors.envelope.problems import REMEDIES
+from holdfast.doors.envelope.reading.problems import REMEDIES
 from holdfast.doors.known_options import options_of, unknown_option
 from holdfast.doors.yaml.reading import DEEPEST
 from holdfast.graph.diagnostics import Diagnostic
