@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.doors.literals import moment, quoted
-from holdfast.doors.steps.model import PEOPLE, Path, Step, Transition, Workflow
+from holdfast.doors.steps.model import PEOPLE, Step, Transition, Workflow
+from holdfast.doors.yaml.tree import Path
 from holdfast.graph.model import Edge, Graph, Node, Policy, Retry, Wait
 
 CHAIN_LIMIT: Final = 10
