@@ -62,7 +62,7 @@ def _keys(
     for node in walk([start], after) if scopes.inside[start] == split else ():
         for key in output_keys(topology.nodes[node]) or ():
             found[key].add(node)
-        for key, nodes in written.get(node, {}).items():
+        for key, nodes in written[node].items() if node in written else ():
             found[key] |= nodes
     return found
 
