@@ -217,7 +217,7 @@ def invoice_with(**changes: Any) -> ContractDefinition:
 
 def test_hashes_are_pinned() -> None:
     assert contract_hash(invoice()) == "221100b73dd921a8e7fd05d7331c9942ae94b9735515e95124b35f577e3d4307"
-    assert patch_hash(house_rules()) == "f6c4796c2c71939ad18aee6fd8344f9db6306d5f8de972d344b45c27fc20ea98"
+    assert patch_hash(house_rules()) == "d3fe5b11bf05f1513ecc789986311f600324c4a265911e4ee7af5c3313273c99"
 
 
 def refusals(build: Any) -> list[tuple[str, str]]:

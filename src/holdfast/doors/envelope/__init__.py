@@ -1,7 +1,7 @@
 """The door of documents: contracts, the envelopes made of them, and the patches of organisations that fill their slots.
 
 A contract says which states a document has, who moves it between them, and where organisations may add steps of their
-own. From it comes the envelope, a graph that nobody edits. A patch fills the envelope's slots. `compile_effective`
+own. From it comes the envelope, a graph without an editor. A patch fills the envelope's slots. `compile_effective`
 makes one graph of both, the one that runs, and proves that the envelope is whole in it.
 """
 

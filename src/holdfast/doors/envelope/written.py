@@ -65,7 +65,7 @@ def patch_hash(patch: PatchDefinition) -> str:
             "contract": patch.contract,
             "envelope": patch.envelope,
             "policies": _sorted(_plain(patch).get("policies", [])),
-            "slots": {name: _slot_content(slot) for name, slot in patch.slots.items()},
+            "slots": {name: _slot_content(slot) for name, slot in patch.slots.items() if slot != SlotPatch()},
         }
     )
 

@@ -1,4 +1,4 @@
-"""What the builders share: each verb answers a longer value; mistakes are kept and raised together by `build`."""
+"""The base of the builders: each verb answers a longer value; `build` raises all mistakes together."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Fluent:
 
 
 def entry(**fields: Any) -> dict[str, Any]:
-    """Make an entry of the written form: names without a trailing `_`, what was not given left out."""
+    """Make an entry of the written form: names without a trailing `_`, and only values that were given."""
     return {key.removesuffix("_"): _data(value) for key, value in fields.items() if value is not None}
 
 

@@ -133,7 +133,7 @@ class _Rules:
     # --- ways -----------------------------------------------------------------------------------------------------
 
     def gates(self, *, knows_slots: bool) -> None:
-        """Report gates to which nothing leads, that never are reached, or that demand what nobody can give."""
+        """Report gates that no document reaches, and gates that demand approvals without a slot for them."""
         exits = {slot.exit for slot in self.contract.slots}
         for part in self.draft.parts["gates"]:
             gate = part.value
