@@ -1,7 +1,7 @@
 """Rules of a patch: its contract, the shape of each slot's steps, and its policies.
 
-All problems come at once. The rules of single steps are in `step_rules.py`; those of the whole graph are the compiler's,
-when nothing is wrong here.
+All problems come at once. The rules of single steps are in `step_rules.py`. Those of the whole graph
+are the compiler's, when nothing is wrong here.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def contract_hash(contract: ContractDefinition) -> str:
 
 
 def patch_hash(patch: PatchDefinition) -> str:
-    """The SHA-256 of a patch without the number that the engine gives it, whatever the order in which it was written."""
+    """The SHA-256 of a patch without the number that the engine gives it, whatever the order of its parts."""
     return hash_json(
         {
             "contract": patch.contract,
