@@ -106,7 +106,7 @@ COSTS: dict[str, tuple[list[Any], set[str], int]] = {
         100,
     ),
     "list_consumers": (
-        ["acme", "prod", "", 51, 50, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
+        ["acme", "prod", "", 51, 50, None, None], {"consumers_name", "consumer_beats_pkey", LAG_INDEX}, 60,
     ),
     "arm_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, OPEN_INDEX, "ack_consumers_pkey"}, 400),
     "abandon_deliveries": ([CONSUMER, BEGINNING, 50], {LAG_INDEX, "acks_pkey", "ack_consumers_pkey"}, 200),
@@ -176,6 +176,7 @@ def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db],
             [0],
             [None],
             [None],
+            ["7"],
         ]
         values, indexes = {
             "close_deliveries": (
@@ -196,8 +197,9 @@ def test_receiving_in_sql_costs_the_same_whatever_is_open(grown: tuple[Db, Db]) 
 
 def _cost_of_receiving(db: Db) -> int:
     asked = "explain (analyze, buffers, format json) select from holdfast.receive('billing', 50, 'prod', 'acme')"
-    with db.transaction(force_rollback=True):
-        [(found,)] = db.execute(asked).fetchall()
+    for _ in range(2):  # the first call reads the catalogue, too
+        with db.transaction(force_rollback=True):
+            [(found,)] = db.execute(asked).fetchall()
     return buffers(found[0]["Plan"])
 
 
