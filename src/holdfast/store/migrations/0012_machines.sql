@@ -310,9 +310,10 @@ create or replace function holdfast.startable(
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     compiler text;
-    whose text;
+    is_machine boolean;
 begin
-    select d.id, d.version, d.compiler_version, d.kind into definition_id, flow_version, compiler, whose
+    select d.id, d.version, d.compiler_version, d.kind = 'machine' and d.compiled ? 'config'
+        into definition_id, flow_version, compiler, is_machine
     from holdfast.definitions d
     where d.org_id in (tenant, '_system')
       and d.kind in ('saga', 'steps', 'machine', 'effective')
@@ -325,7 +326,7 @@ begin
         raise exception 'There is no published flow "%"%', flow, coalesce(' in version ' || startable.version, '')
             using errcode = 'HF404', hint = format('Publish it for organisation "%s" first.', tenant);
     end if;
-    if whose = 'machine' then
+    if is_machine then
         raise exception '"%" is a machine: an instance begins with the first event of its reference', flow
             using errcode = 'HF422', hint = 'Use holdfast.trigger.';
     end if;
