@@ -183,7 +183,7 @@ def test_an_answer_brings_the_next_event(office: Command) -> None:
 
 
 def test_failed_facts_are_sent_again_by_consumer(office: Command) -> None:
-    redrive = ("acks", "redrive", "--by", "ann", "--reason", "repaired")
+    redrive = ("acks", "requeue", "--by", "ann", "--reason", "repaired")
     for ref in ("O-1", "O-2"):
         office.told("trigger", "prod", "order", ref, "Pay", "--payload", '{"amount": 5}')
     for fact in _taken(office):

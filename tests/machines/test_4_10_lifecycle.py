@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -12,7 +16,12 @@ from machine_graphs import send, vendor
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.store.pg.session import Session
+from holdfast.store.reads import lifecycle
 from holdfast.store.reads.lifecycle import read_lifecycle
+
+sys.path.append(str(Path(__file__).parent.parent / "store"))
+
+from store_plans import be_tenant, buffers, measure
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +84,29 @@ async def test_an_activity_whose_entry_is_gone_is_with_the_others(engine: Engine
     assert document.entries[0].activities == []
 
 
+async def test_a_document_ends_with_its_bytes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = await vendor(engine)
+    await send(engine, id, *["edit"] * 4)
+    for n in range(4):
+        await engine.activity(id, f"n{n}", status="Done", by="r1", entry="none", data="x" * 600)
+    whole = await engine.lifecycle(id)
+    assert (len(whole.entries), len(whole.other_activities), whole.truncated) == (5, 4, False)
+    monkeypatch.setattr(lifecycle, "MOST_BYTES", 30)  # of payloads that are 16 each, and 24 as they are stored
+    found = await engine.lifecycle(id)
+    assert (found.entries, found.other_activities) == (whole.entries[-2:], whole.other_activities[-1:])
+    assert found.truncated
+    monkeypatch.setattr(lifecycle, "MOST_BYTES", 1_200)
+    found = await engine.lifecycle(id)
+    assert (found.entries, found.other_activities, found.truncated) == (
+        whole.entries,
+        whole.other_activities[-2:],
+        True,
+    )
+    monkeypatch.setattr(lifecycle, "MOST_BYTES", 1)
+    assert (await engine.lifecycle(id)).entries == whole.entries[-1:], "the latest one is always there"
+    assert (await engine.lifecycle(id, last=5)).truncated
+
+
 async def test_the_last_entries_only(engine: Engine) -> None:
     id = await vendor(engine)
     await send(engine, id, "edit", "edit", "edit")
@@ -132,6 +164,7 @@ async def test_ten_times_the_entries_take_at_most_fifteen_times_the_time(engine:
             db.execute(_TELL, {"id": id})
         if state == "analysed":
             db.execute("analyze")
+        pages = {many: _pages(db, id) for many, id in ids.items()}
     session = await Session.open(engine.dsn)
     best: dict[int, float] = {}
     try:
@@ -145,4 +178,14 @@ async def test_ten_times_the_entries_take_at_most_fifteen_times_the_time(engine:
     finally:
         await session.close()
     assert best[10_000] <= 15 * best[1_000], best
+    assert pages[10_000] <= 15 * pages[1_000], pages
     assert datetime.now(UTC) > document.instance.created_at
+
+
+def _pages(db: psycopg.Connection[Any], id: str) -> int:
+    """Count the pages that the lifecycle of an instance reads."""
+    with db.transaction(force_rollback=True):
+        be_tenant(db, "default")
+        plan = measure(db, "read_lifecycle", [id, UUID(id).bytes[15], "default", 100_000])
+    db.execute("deallocate all")
+    return buffers(plan)

@@ -66,11 +66,11 @@ class HereRunner:
                     claimed, consumer.name, await self._call(handler, event, ConsumerContext(event))
                 )
         except DoNotRetry as refusal:
-            self._answers.report(event, claimed.org, refusal)
+            self._answers.report(event, claimed, refusal, again=False)
             if claimed.needs_ack:
                 await self._answers.close(claimed.key, FAILED, consumer.name, str(refusal) or type(refusal).__name__)
         except Exception as failure:
-            self._answers.report(event, claimed.org, failure)
+            self._answers.report(event, claimed, failure, again=True)
             if claimed.needs_ack:
                 await self._answers.again(claimed)
         if not claimed.needs_ack and handler is not None:

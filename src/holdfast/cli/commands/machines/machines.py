@@ -1,4 +1,4 @@
-"""`holdfast machines`: import them, look at them, try them, find the states of their instances."""
+"""`holdfast machines`: import them, look at them, try them, show their instances."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _check_rest(words: Sequence[str]) -> None:
 
 
 def _tried(events: Sequence[str], payloads: list[Any] | None) -> list[Tried]:
-    """The events with their payloads. A number is a code: no event has such a name."""
+    """The events with their payloads. Numbers are codes: no event has a name like one."""
     given: list[Any] = [None] * len(events) if payloads is None else payloads
     if len(given) != len(events):
         raise Refused(f"--payloads is no list of {len(events)}.", code="INPUT_NOT_JSON", hint=PAYLOADS_HINT)
@@ -248,7 +248,7 @@ def backfill(
     by: By = None,
     json: Json = False,
 ) -> None:
-    """Give an object that is new to its machine the past it has, all of it or nothing, without facts for consumers."""
+    """Give an object that is new to its machine the past it has, all of it or nothing, without facts."""
     past = read_list(events, "--events", 'Write [{"event": "Pay", "occurred_at": "2026-01-31T08:00:00+00:00"}].') or []
     with place() as engine:
         show_answer(engine.backfill(environment, name, reference, past, by=by, version=version), json=json)
