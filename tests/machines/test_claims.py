@@ -175,6 +175,23 @@ async def test_a_claim_has_no_more_than_there_is_room_for(session: Session, db: 
     assert len(await claim(session, billing, audit, room=4)) == 7
 
 
+async def test_a_claim_ends_with_its_bytes_for_each_consumer(
+    session: Session, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    billing, audit = await register(session), await register(session, "audit")
+    for instance in range(1, 5):
+        add_fact(db, instance, 1)
+    [size] = {len(c.body) for c in await claim(session, billing, room=1)}
+    monkeypatch.setattr(deliveries, "CLAIM_BYTES", size + 1)
+    taken = await claim(session, billing, audit)
+    assert [c.key.consumer for c in taken].count(billing.id) == 2
+    assert len(taken) == 4
+    assert [row[4] for row in told(db, "billing")] == [1, 1, 1, 0], "what does not fit has no attempt and stays due"
+    monkeypatch.setattr(deliveries, "CLAIM_BYTES", 1)
+    assert len(await claim(session, billing, audit)) == 2, "the first one is always there"
+    assert [row[4] for row in told(db, "billing")] == [1, 1, 1, 1]
+
+
 async def test_a_removed_consumer_is_sent_nothing_and_its_facts_are_abandoned(session: Session, db: Db) -> None:
     billing = await register(session)
     for seq in (1, 2, 3):

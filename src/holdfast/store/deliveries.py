@@ -22,6 +22,7 @@ from holdfast.store.pg.transaction import PIN
 from holdfast.store.pg.wire import read_int
 
 FIRST: Final = (-(2**63), bytes(16))  # before the first delivery of any list
+CLAIM_BYTES: Final = 8 * 1024 * 1024  # of the bodies of one consumer in one claim; the first one is always there
 
 
 class DeliveryKey(msgspec.Struct, frozen=True, gc=False):
@@ -94,12 +95,12 @@ class Delivery(msgspec.Struct, frozen=True):
 async def claim_deliveries(
     session: Session, wanted: Sequence[Wanted], page: int, delivered_resend: int
 ) -> list[Claimed]:
-    """Take due facts, `page` at most of each consumer, in the order in which a consumer is to get them."""
+    """Take due facts, `page` and `CLAIM_BYTES` at most of each consumer, in the order in which it is to get them."""
     if not wanted:
         return []
     batch = [(w.consumer, w.room, w.resend, int(not w.is_probe)) for w in sorted(wanted, key=lambda w: w.consumer)]
     probed = {w.consumer for w in wanted if w.is_probe}
-    results = await session.once(PIN, SQL.claim_deliveries.rows(batch, page, delivered_resend))
+    results = await session.once(PIN, SQL.claim_deliveries.rows(batch, page, delivered_resend, CLAIM_BYTES))
     claimed = [_claimed(row, probed) for row in rows(results[1])]
     return sorted(claimed, key=lambda c: (c.key.fact.at, c.seq, c.ordinal))
 
@@ -242,7 +243,7 @@ def _claimed(row: list[Any], probed: Set[bytes]) -> Claimed:
         kind=kind.decode(),
         state=state.decode(),
         step=step,
-        body=body[1:],
+        body=body,
         is_probe=is_probe,
     )
 

@@ -70,6 +70,7 @@ class Pusher:
             async with asyncio.timeout(self._timeout):
                 delivered = await self._kind.deliver(_delivery(claimed, consumer, self._timeout))
         except TimeoutError:
+            log.warning("The consumer %s cannot be reached: no answer within %g s", consumer.name, self._timeout)
             return Push.DOWN
         except EffectFailed as failure:
             if failure.elsewhere:
@@ -86,6 +87,7 @@ class Pusher:
         return Push.REACHED
 
     async def _answered_badly(self, claimed: Claimed, consumer: PushConsumer, failure: EffectFailed) -> None:
+        self._answers.failed(claimed, consumer.name, f"{failure.code}: {failure.message}")
         if not claimed.needs_ack:
             await self._answers.try_close(claimed.key, "processed", consumer.name)
             return

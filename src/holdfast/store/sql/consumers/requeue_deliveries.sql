@@ -18,4 +18,4 @@ with again as (
     where t.instance_id = any(array[h.instance_id]) and t.consumer_id = h.consumer_id and t.bucket = h.bucket
         and t.closed_at is null and t.seq > h.seq and num_nulls(t.next_due) = 0
 )
-select holdfast.expect('redrive_deliveries', count(*), $6::bigint) from again
+select holdfast.expect('requeue_deliveries', count(*), $6::bigint) from again
