@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks import report, server
 from benchmarks.bench import Bench
-from benchmarks.cases import commits, comparison, http, past, priorities, sagas, scale
+from benchmarks.cases import commits, comparison, http, machines, machines_past, past, priorities, sagas, scale
 from benchmarks.report import Bar, Row
 
 
@@ -43,6 +43,13 @@ CASES = {
     "branches": Case(sagas.branches, "10, 100 and 1,000 parallel branches in one flow"),
     "branches-back": Case(sagas.branches_back, "10, 100 and 1,000 parallel branches of one flow that are taken back"),
     "cancel": Case(sagas.cancel, "a cancel of 1,000 running branches"),
+    "triggers": Case(machines.triggers, "triggers with a consumer, against events of the same graph without"),
+    "facts": Case(machines.facts, "trigger, handler, processed, against plain steps; three consumers against one"),
+    "told": Case(machines.told, "from a trigger to a handler in another process, against a start to its step"),
+    "backlog": Case(machines_past.backlog, "a consumer with 100,000 facts behind it, against facts as they come"),
+    "down": Case(machines_past.down, "a million open records: living consumers beside them, and claims"),
+    "resting": Case(machines_past.resting, "a million machines that rest"),
+    "lives": Case(machines_past.lives, "long lives: triggers after 100,000 transitions, timelines of 10,000 entries"),
     "http": Case(http.load, "start and advance over HTTP, against a bare FastAPI application"),
     "pages": Case(http.pages, "lists and inboxes over HTTP, a million workflows against few"),
 }

@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = (sys.executable, "-m", "benchmarks.ours")
 SAGAS = (sys.executable, "-m", "benchmarks.sagas")
 PRIORITIES = (sys.executable, "-m", "benchmarks.priorities")
+MACHINES = (sys.executable, "-m", "benchmarks.machines.ours")
+MACHINE_CLAIMS = (sys.executable, "-m", "benchmarks.machines.claims")
 CEILING = (sys.executable, "-m", "benchmarks.ceiling")
 
 

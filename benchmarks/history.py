@@ -1,20 +1,32 @@
-"""A long past in minutes: copies of really finished instances, written by set-based SQL.
+"""A long past in minutes: copies of real instances, written by set-based SQL.
 
-The rows are those a real run left: a sample is taken from flows the engine has just finished, and every copy keeps all
-columns but the ones that make it another instance — ids, bucket, moments. Ids rise with time and end in the bucket, as
-the engine's own do, so the indexes grow in the order they would have grown in.
+The rows are those a real run left: a sample is taken from what the engine has just made, and every copy keeps all
+columns but the ones that make it another instance — ids, keys, bucket, moments. Ids rise with time and end in the
+bucket, as the engine's own do, so the indexes grow in the order they would have grown in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import sql
 
 SAMPLE = 200
 CHUNK = 20_000
-TABLES = ("instances", "steps", "step_receipts", "events")
+
+
+@dataclass(frozen=True)
+class Population:
+    """What is copied: the tables, the status of the instances, and columns that hold something else in a copy."""
+
+    status: str
+    tables: tuple[str, ...]
+    changes: Mapping[tuple[str, str], sql.SQL] = field(default_factory=dict[tuple[str, str], sql.SQL])
+
+
+FINISHED = Population("completed", ("instances", "steps", "step_receipts", "events"))
 
 COLUMNS = """
     select a.attname, t.typname from pg_attribute a join pg_type t on t.oid = a.atttypid
@@ -24,7 +36,7 @@ COLUMNS = """
 TAKE_SAMPLE = """
     create temp table sampled as
     select row_number() over (order by id) - 1 as number, id, created_at from holdfast.instances
-    where status = 'completed' order by id limit %s
+    where status = %s order by id limit %s
 """
 # One instance every millisecond up to now, closer together only where the month is younger than that: rows of a month
 # without a partition would land in the default one.
@@ -44,14 +56,14 @@ MAP_CHUNK = """
 """
 
 
-def fill(dsn: str, instances: int, say: Callable[[str], None]) -> None:
-    """Bring the database to at least `instances` finished instances; it must hold at least one already."""
+def fill(dsn: str, instances: int, say: Callable[[str], None], population: Population = FINISHED) -> None:
+    """Bring the database to at least `instances` instances; it must hold at least one of the population already."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("set synchronous_commit = off")  # only for the filling: nothing here is measured
-        connection.execute(TAKE_SAMPLE, (SAMPLE,))
+        connection.execute(TAKE_SAMPLE, (population.status, SAMPLE))
         present = count(connection)
-        copies = [copy_statement(connection, table) for table in TABLES]
-        for table in TABLES:
+        copies = [copy_statement(connection, table, population) for table in population.tables]
+        for table in population.tables:
             keep_sample(connection, table)
         row = connection.execute(SPREAD, (max(instances - present, 1),)).fetchone()
         now = connection.execute("select clock_timestamp()").fetchone()
@@ -66,7 +78,7 @@ def fill(dsn: str, instances: int, say: Callable[[str], None]) -> None:
                 for copy in copies:
                     connection.execute(copy)
             if (last + 1) % (CHUNK * 10) == 0:
-                say(f"{last + 1:,} finished instances")
+                say(f"{last + 1:,} {population.status} instances")
         connection.execute("vacuum (analyze)")
         connection.execute("checkpoint")
 
@@ -91,7 +103,7 @@ def keep_sample(connection: psycopg.Connection, table: str) -> None:
     connection.execute(sql.SQL("analyze {}").format(sql.Identifier(f"sample_{table}")))
 
 
-def copy_statement(connection: psycopg.Connection, table: str) -> sql.Composed:
+def copy_statement(connection: psycopg.Connection, table: str, population: Population) -> sql.Composed:
     columns = connection.execute(COLUMNS, (table,)).fetchall()
     owner = "id" if table == "instances" else "instance_id"
     return sql.SQL(
@@ -99,7 +111,9 @@ def copy_statement(connection: psycopg.Connection, table: str) -> sql.Composed:
     ).format(
         sql.Identifier(table),
         sql.SQL(", ").join(sql.Identifier(name) for name, _ in columns),
-        sql.SQL(", ").join(copied(table, name, kind) for name, kind in columns),
+        sql.SQL(", ").join(
+            population.changes.get((table, name)) or copied(table, name, kind) for name, kind in columns
+        ),
         sql.Identifier(f"sample_{table}"),
         sql.Identifier(owner),
     )
@@ -111,8 +125,10 @@ def copied(table: str, column: str, kind: str) -> sql.Composable:
         return sql.SQL("m.bucket")
     if column == "instance_id" or (table, column) == ("instances", "id"):
         return sql.SQL("m.id")
-    if column in ("id", "step_id"):
+    if column in ("id", "step_id", "ack_id"):
         return sql.SQL("md5(m.id::text || t.{}::text)::uuid").format(sql.Identifier(column))
+    if column in ("idempotency_key", "business_key", "external_ref"):
+        return sql.SQL("t.{} || '-' || m.number").format(sql.Identifier(column))
     if kind == "timestamptz":
         return sql.SQL("t.{} + m.shift").format(sql.Identifier(column))
     return sql.SQL("t.{}").format(sql.Identifier(column))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -14,6 +18,10 @@ from holdfast.errors import HoldfastError
 from holdfast.store.pg.session import Session
 from holdfast.store.reads import lifecycle
 from holdfast.store.reads.lifecycle import read_lifecycle
+
+sys.path.append(str(Path(__file__).parent.parent / "store"))
+
+from store_plans import be_tenant, buffers, measure
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +164,7 @@ async def test_ten_times_the_entries_take_at_most_fifteen_times_the_time(engine:
             db.execute(_TELL, {"id": id})
         if state == "analysed":
             db.execute("analyze")
+        pages = {many: _pages(db, id) for many, id in ids.items()}
     session = await Session.open(engine.dsn)
     best: dict[int, float] = {}
     try:
@@ -169,4 +178,14 @@ async def test_ten_times_the_entries_take_at_most_fifteen_times_the_time(engine:
     finally:
         await session.close()
     assert best[10_000] <= 15 * best[1_000], best
+    assert pages[10_000] <= 15 * pages[1_000], pages
     assert datetime.now(UTC) > document.instance.created_at
+
+
+def _pages(db: psycopg.Connection[Any], id: str) -> int:
+    """Count the pages that the lifecycle of an instance reads."""
+    with db.transaction(force_rollback=True):
+        be_tenant(db, "default")
+        plan = measure(db, "read_lifecycle", [id, UUID(id).bytes[15], "default", 100_000])
+    db.execute("deallocate all")
+    return buffers(plan)

@@ -20,13 +20,14 @@ from holdfast.testing import copied_database
 FEW, MANY = 1_000, {"short": 60_000, "long": 1_000_000}[os.environ.get("HOLDFAST_PROFILE", "short")]
 DUE = 100
 CONSUMER = "01000000-0000-7000-8000-000000000007"
+DOWN = "01000000-0000-7000-8000-000000000107"  # nobody takes what it is owed, and all of that is due
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 _CONSUMER = """
     with c as (
         insert into holdfast.consumers (id, bucket, org_id, environment, name, way, takes_transitions, takes_hooks,
             critical, ttl, max_attempts, in_flight, since, registered_at, updated_at)
-        values (%(id)s, 7, 'acme', 'prod', 'billing', 'pull', true, true, true, 30, 10, 100, clock_timestamp(),
+        values (%(id)s, 7, 'acme', 'prod', %(name)s, 'pull', true, true, true, 30, 10, 100, clock_timestamp(),
             clock_timestamp(), clock_timestamp())
     )
     insert into holdfast.consumer_beats (consumer_id, bucket, org_id, beat_at)
@@ -44,6 +45,12 @@ _ACKS = """
     select id, get_byte(uuid_send(id), 15), moment, id, 'acme', 'prod', 'vendor', n::text, 'transition', 'Open', 'go',
         id, 1, 0, true, '{}'
     from made
+"""
+_BACKLOG = """
+    insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
+        most, next_due)
+    select id, get_byte(uuid_send(id), 15), moment, id, %(down)s, 'acme', 1, 0, 10, moment
+    from made where mod(n, 4) = 0
 """
 _DELIVERIES = """
     insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
@@ -73,9 +80,10 @@ def _fill(db: Db, last: int, state: str) -> None:
         db.execute(f"alter table holdfast.{table} set (autovacuum_enabled = off)")
     if state == "analysed when empty":
         db.execute("vacuum analyze")
-    values = {"id": CONSUMER, "last": last, "due": DUE}
-    db.execute(_CONSUMER, values)
-    for statement in (_INSTANCES, _ACKS, _DELIVERIES):
+    values = {"id": CONSUMER, "down": DOWN, "last": last, "due": DUE}
+    for id, name in ((CONSUMER, "billing"), (DOWN, "archive")):
+        db.execute(_CONSUMER, {"id": id, "name": name})
+    for statement in (_INSTANCES, _ACKS, _DELIVERIES, _BACKLOG):
         db.execute(statement, values)
     if state == "analysed":
         db.execute("analyze")
@@ -123,6 +131,13 @@ COSTS: dict[str, tuple[list[Any], set[str], int]] = {
 def test_a_claim_costs_the_same_whatever_is_open(grown: tuple[Db, Db], name: str) -> None:
     values, indexes, most = COSTS[name]
     few, many = (_look(db, name, values, indexes) for db in grown)
+    assert many <= few + most, (few, many)
+
+
+@pytest.mark.parametrize("name", ["claim_deliveries", "read_next_delivery"])
+def test_a_claim_costs_the_same_whatever_is_due(grown: tuple[Db, Db], name: str) -> None:
+    values, indexes, most = COSTS[name]
+    few, many = (_look(db, name, [[DOWN], *values[1:]], indexes) for db in grown)
     assert many <= few + most, (few, many)
 
 
@@ -191,7 +206,7 @@ def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db],
                 [*place, [at], [fact], [CONSUMER], ["processed"], [True], [None], [None], at, 1], whole_key,
             ),
             "insert_deliveries": ([*place, [CONSUMER], *facts, at], {OPEN_INDEX, "consumers_name"}),
-            "promote_deliveries": ([*place, [CONSUMER], at], open_of_one),
+            "promote_deliveries": ([*place, [CONSUMER], at], open_of_one | whole_key),
             "read_deliveries": ([*place, [at], [fact]], {*whole_key, "acks_pkey", "consumers_pkey"}),
             "rearm_deliveries": ([*place, at], {*open_of_one, *whole_key}),
             "release_deliveries": ([*place, at], {*open_of_one, *whole_key}),
@@ -225,6 +240,9 @@ def test_a_requeue_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> N
                 ("requeue_deliveries", [*place, [at], [fact], [CONSUMER], 1],
                  {OPEN_INDEX, "ack_consumers_pkey", "consumers_pkey"}),
                 ("read_halting", place, {OPEN_INDEX}),
+                ("list_deliveries_of_instance",
+                 [instance, bucket, "acme", True, at, NOBODY, 50, NOBODY],
+                 {OPEN_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey"}),
                 ("resolve_ack_letters", [*place, [fact], [CONSUMER], ["replayed"], ["ann"], [None], at],
                  {"dead_letters_by_instance", "dead_letters_pkey", "ack_consumers_pkey", "instances_pkey"}),
             ):  # fmt: skip

@@ -370,7 +370,7 @@ class Committer:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
         self.port.committed(plan)
-        if loud or plan.buried or plan.stale or plan.settled:
+        if loud or plan.buried or plan.stale or plan.deliveries.changes:
             self.incidents.committed(plan, loud)
         if plan.locked.signals:
             self.timeouts.committed(plan)

@@ -63,7 +63,7 @@ class Incidents:
                 flow, tenant = ("", "") if instance is None else (instance.flow, instance.org)
                 told = f"{reason}: {error.message}"
                 self._signal_buried(queued.instance, flow, tenant, queued.kind, queued.attempts + 1, told)
-            for change in plan.settled:
+            for change in plan.deliveries.changes:
                 if change.settled.buries:
                     self._fact_buried(change)
             for item in plan.stale:
@@ -148,7 +148,7 @@ class Incidents:
         )  # fmt: skip
 
     def fact_failed(self, fact: Claimed, consumer: str, error: str, next: str, trace: str | None = None) -> None:
-        """Log and count a consumer that failed on a fact. What a letter is about is logged by its commit."""
+        """Log and count a consumer that failed on a fact; the commit that opens a dead letter logs that."""
         body: dict[str, Any] = msgspec.json.decode(fact.body)
         flow = f"{body['environment']}.{body['definition']}"
         self.calls_failed.add(fact.org, flow, fact.state)

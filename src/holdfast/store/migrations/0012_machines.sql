@@ -96,9 +96,11 @@ create table holdfast.ack_consumers (
     closed_at timestamptz,
     verdict text check (verdict in ('success', 'failure')),  -- of a gate
     message text,
-    primary key (instance_id, created_at, ack_id, consumer_id, bucket)
+    primary key (ack_id, created_at, consumer_id, instance_id, bucket)  -- the fact first: see the index of what is open
 ) partition by range (created_at);
 create index ack_consumers_due on holdfast.ack_consumers (consumer_id, next_due) where next_due is not null;
+-- The only one by instance, so that no plan can choose to read all that a machine was ever told of instead: an index of few
+-- rows that once were many looks dear to the planner. All deliveries of an instance are found by its facts.
 create index ack_consumers_open on holdfast.ack_consumers (instance_id, consumer_id, seq, ordinal) where closed_at is null;
 -- How far behind a consumer is, and since when. Its predicate is for those who write it alike: for a commit, which knows
 -- instance and consumer, this index would be the whole backlog of the consumer.

@@ -266,9 +266,12 @@ begin
     foreach related in array array['task_roles', 'task_events'] loop
         execute format('delete from holdfast.%I t where t.task_id = any($1)', related) using tasks;
     end loop;
+    delete from holdfast.ack_consumers t using holdfast.acks a  -- which alone are found by instance
+    where a.instance_id = any(doomed) and t.created_at = a.created_at and t.ack_id = a.id and t.instance_id = a.instance_id
+        and t.bucket = a.bucket;
     foreach related in array array[
         'work', 'signals', 'inbox', 'timers', 'key_waits', 'step_receipts', 'outbox_receipts', 'dead_letters', 'tasks',
-        'stale_checks', 'activities', 'ack_consumers', 'acks', 'steps', 'events', 'effects'
+        'stale_checks', 'activities', 'acks', 'steps', 'events', 'effects'
     ] loop
         execute format('delete from holdfast.%I t where t.instance_id = any($1)', related) using doomed;
     end loop;

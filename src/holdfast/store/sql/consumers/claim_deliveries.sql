@@ -1,7 +1,7 @@
 -- Take the next due facts of consumers and count the attempt before anything is sent; the next one is due by itself.
 -- A fact out of attempts, or past its end, is only put off: the commit of its instance has to end it. Of each consumer, facts
--- are taken until their bodies are $7 bytes, so however large they are, a claim fits into memory.
--- Of a consumer that could not be reached only a probe is claimed, and counts nothing until it has reached somebody.
+-- are taken until their bodies are $7 bytes, so however large they are, a claim fits into memory. Of a consumer that could
+-- not be reached only a probe is claimed, and counts nothing until it has reached somebody.
 with due as materialized (
     select d.instance_id, d.bucket, d.created_at, d.ack_id, d.consumer_id, d.next_due, c.name, u.resend, u.counts,
         case when d.ends_at <= (select holdfast.clock()) then 'expired' when d.attempts >= d.most then 'exhausted' end as over

@@ -30,7 +30,7 @@ with c as materialized (
     from page p
     where p.is_taken and ($9::boolean is false or p.type is distinct from 'gate')
     order by p.instance_id, p.created_at, p.id
-    on conflict (instance_id, created_at, ack_id, consumer_id, bucket) do update set status = 'pending', next_due = null,
+    on conflict (ack_id, created_at, consumer_id, instance_id, bucket) do update set status = 'pending', next_due = null,
         most = t.attempts + excluded.most, closed_at = null, settled_at = null, delivered_at = null, message = null
     where num_nonnulls(t.closed_at) = 1 and ($9::boolean or t.status = 'abandoned')
     returning 1

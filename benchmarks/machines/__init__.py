@@ -1,0 +1,1 @@
+"""Measurements of machines: what they run, the processes that run it, and their populations."""
