@@ -170,7 +170,16 @@ def test_a_fact_is_found_by_its_address(grown: tuple[Db, Db]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["close_deliveries", "insert_deliveries", "promote_deliveries", "read_deliveries", "rearm_deliveries"]
+    "name",
+    [
+        "close_deliveries",
+        "insert_deliveries",
+        "pass_gates",
+        "promote_deliveries",
+        "read_deliveries",
+        "rearm_deliveries",
+        "release_deliveries",
+    ],
 )
 def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db], name: str) -> None:
     open_of_one, whole_key = {OPEN_INDEX, "consumers_pkey"}, {"ack_consumers_pkey"}
@@ -200,6 +209,8 @@ def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db],
             "promote_deliveries": ([*place, [CONSUMER], at], open_of_one | whole_key),
             "read_deliveries": ([*place, [at], [fact]], {*whole_key, "acks_pkey", "consumers_pkey"}),
             "rearm_deliveries": ([*place, at], {*open_of_one, *whole_key}),
+            "release_deliveries": ([*place, at], {*open_of_one, *whole_key}),
+            "pass_gates": ([*place, [fact], ["acme"], at], whole_key),
         }[name]  # fmt: skip
         assert _look(db, name, values, indexes) <= 250
 
