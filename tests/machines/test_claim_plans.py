@@ -50,7 +50,7 @@ _BACKLOG = """
     insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
         most, next_due)
     select id, get_byte(uuid_send(id), 15), moment, id, %(down)s, 'acme', 1, 0, 10, moment
-    from made where mod(n, 4) = 0
+    from made where mod(n, 16) = 0
 """
 _DELIVERIES = """
     insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
