@@ -40,7 +40,7 @@ SETTINGS = (None, "", "nobody")
 
 
 def run(profile: Profile, seed: int) -> list[Figure]:
-    wanted = profile.size(full=50_000, short=300)
+    wanted = profile.size(full=50_000, short=500)
     with cluster.database() as (_, dsn):
         found, read = asyncio.run(_fuzz(dsn, wanted, seed, ends=not profile.is_short))
         [(tables, open_tables)] = cluster.ask(dsn, OPEN_TABLES)

@@ -15,6 +15,11 @@ from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Refuse
 
 pytestmark = pytest.mark.anyio
 
+GUARDED: dict[str, Any] = {
+    **BLUEPRINT,
+    "transitions": [{**t, "guard": "check"} if t["event"] == 1001 else t for t in BLUEPRINT["transitions"]],
+}
+
 
 async def test_the_first_trigger_makes_the_instance_and_moves_it(engine: Engine) -> None:
     await office(engine)
@@ -153,11 +158,7 @@ async def test_what_happened_before_is_told_with_its_moment(engine: Engine) -> N
 
 
 async def test_guards_are_checked_and_the_instance_stays(engine: Engine) -> None:
-    guarded = {
-        **BLUEPRINT,
-        "transitions": [{**t, "guard": "check"} if t["event"] == 1001 else t for t in BLUEPRINT["transitions"]],
-    }
-    await engine.import_machine(Machine.load(guarded))
+    await engine.import_machine(Machine.load(GUARDED))
     register(engine.dsn, "ledger")
     with pytest.raises(Forbidden):
         await engine.trigger("prod", "order", "O-1", "Check")
@@ -279,11 +280,12 @@ async def test_the_fact_of_the_last_transition_is_told_after_the_end(engine: Eng
 
 
 async def test_a_trigger_out_of_a_transaction_that_cannot_be_decided_is_told_and_kept(engine: Engine) -> None:
-    await office(engine)
+    await engine.import_machine(Machine.load(GUARDED))
+    register(engine.dsn, "ledger")
     with psycopg.connect(engine.dsn, autocommit=True) as db:
-        db.execute("select holdfast.trigger('prod', 'order', 'O-1', 'Fly')")
+        db.execute("select holdfast.trigger('prod', 'order', 'O-1', 'Check', by => 'ann')")
     await engine.drain(timeout=30)
     [notice] = (await engine.notices()).items
-    assert (notice.code, notice.kind, notice.detail["code"]) == ("TRIGGER_ERROR", "error", "EVENT_UNKNOWN")
-    assert rows(engine.dsn, "select source, reason from holdfast.dead_letters") == [("signal", "EVENT_UNKNOWN")]
+    assert (notice.code, notice.kind, notice.detail["code"]) == ("TRIGGER_ERROR", "error", "GUARD_REFUSED")
+    assert rows(engine.dsn, "select source, reason from holdfast.dead_letters") == [("signal", "GUARD_REFUSED")]
     assert (await engine.machine("prod", "order", "O-1")).state == "New"

@@ -12,7 +12,6 @@ from http_server import Served
 from holdfast.graph.compile import compile_graph
 from holdfast.graph.model import Graph
 from holdfast.runtime import publishing
-from holdfast.server import publications
 from holdfast.server.http.pages import Listing
 
 pytestmark = pytest.mark.anyio
@@ -163,8 +162,7 @@ async def test_nobody_waits_for_a_definition_to_be_compiled(
         return compile_graph(graph)
 
     client = await operator(server)
-    for module in (publishing, publications):
-        monkeypatch.setattr(module, "compile_graph", off_the_loop)
+    monkeypatch.setattr(publishing, "compile_graph", off_the_loop)
     await post(client, how, body=DECISION)
     answer = await client.post(f"/api/v1/{how}", content=REVIEW_YAML, headers=YAML)
     assert answer.is_success, answer.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api_flows import get, operator, publish_flows, register_handlers, start
+from api_flows import get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
 from holdfast.server.http import pages
@@ -34,6 +34,7 @@ async def test_every_list_gives_everything_however_small_its_pages(
     client = await operator(server)
     started = [(await start(client, input={"n": n, "text": "x" * 5_000}))["id"] for n in range(STARTS)]
     await server.engine.drain()
+    await post(client, "consumers", body={"environment": "prod", "name": "decision"})
     lists = _lists(server, started[0])
     whole = {path: (await get(client, path, **filters))["items"] for path, filters in lists.items()}
     several = {path for path, items in whole.items() if len(items) > 1}
@@ -67,4 +68,5 @@ def _lists(server: Served, instance: str) -> dict[str, dict[str, str]]:
     filled = {path: path for path in found if "{task_id}" not in path}
     for name, value in known.items():
         filled = {path: text.replace(name, value) for path, text in filled.items()}
-    return {text: {"role": "clerk"} if text == "tasks" else {} for text in filled.values()}
+    needed = {"tasks": {"role": "clerk"}, "consumers/decision/deliveries": {"environment": "prod"}}
+    return {text: needed.get(text, {}) for text in filled.values()}

@@ -54,7 +54,7 @@ async def admin(server: Served) -> httpx2.AsyncClient:
 def test_there_is_no_route_of_another_kind() -> None:
     assert all(isinstance(route, GatedRoute | StrictRoute) for route in APP.routes)
     assert {"/openapi.json", "/metrics", "/health/ready"} < {path for _, path in DOORS}
-    assert sum(path.endswith("/stream") for _, path in DOORS) == 3
+    assert sum(path.endswith("/stream") for _, path in DOORS) == 4
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)

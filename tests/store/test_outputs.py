@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from store_batches import batch, decision, dispatch, happened, instance, later, release, visit
 
+from holdfast.core.machine.gates import GATE
 from holdfast.core.model.decision import (
     Answered,
     Closed,
@@ -25,19 +26,21 @@ from holdfast.core.model.decision import (
     TaskRenamed,
     Timer,
 )
+from holdfast.core.model.state import State, Token, Wait
 from holdfast.core.model.status import StepStatus
 from holdfast.store.commit.batch import ORDER, writes
 from holdfast.store.commit.rows import OUTPUTS, Entry
 from holdfast.store.pg.statements import SQL, base_name
 
-BEFORE = instance(bytes(15) + b"\7")
-STEP = visit(BEFORE)
 ID = bytes(16)
+HELD = Token(hop=1, node="Open", waits=(Wait("0@1", GATE, ref=ID),))
+BEFORE = instance(bytes(15) + b"\7", state=State(tokens={"0": HELD}))
+STEP = visit(BEFORE)
 WAIT = KeyWait("paid", "order-1", "0@1", ID)
 # What the batch itself brings, and what counts and writes the short way.
 OF_THE_BATCH = {
     "delete_signals", "uncount_calls", "insert_statistics", "close_deliveries", "promote_deliveries", "bury_deliveries",
-    "redrive_deliveries",
+    "redrive_deliveries", "release_deliveries", "watch_instances",
 }  # fmt: skip
 SHORT = {"begin_instances", "advance_steps", "finish_instances", "undo_steps", "end_rollbacks"}
 
@@ -77,6 +80,11 @@ SAMPLES: list[tuple[str, Any, set[str]]] = [
         "facts",
         (Fact(ID, "transition", ID, "Done", "Finish", b"{}"),),
         {"insert_acks", "insert_deliveries"},
+    ),
+    (
+        "facts",
+        (Fact(ID, "hook", ID, "Open", "Finish", b"{}", code="CALL", type=GATE, mode="all"),),
+        {"insert_acks", "insert_deliveries", "pass_gates"},
     ),
     ("notices", (Notice("STATE_STALE", "overdue", "It stands still."),), {"insert_notices"}),
     ("rearms", True, {"rearm_deliveries", "resolve_ack_letters"}),

@@ -195,6 +195,7 @@ WORKERS = {
     "take_turns": set[str](),
     "uncount_calls": {"steps_pkey"},
     "update_instances": {"instances_pkey"},
+    "watch_instances": {"stale_checks_pkey"},
 }
 # What is written within one month is written by the name of its partitions.
 WORKERS |= {f"{name}@{datetime.now(UTC):%Y%m}": WORKERS[name] for name in (*MONTHLY, "begin_rollbacks")}
@@ -216,7 +217,7 @@ SELDOM = {
     "prune_workers", "read_flow", "renew_lease", "stop_worker",
     "beat_consumers", "begin_probe", "find_consumers", "list_filling", "list_push_consumers",
     "note_reach",
-    "register_consumer", "remove_consumer", "save_filling",
+    "register_consumer", "remove_consumer", "save_filling", "find_blueprint",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.
@@ -230,7 +231,7 @@ DELIVERIES = {
     "fill_deliveries", "find_delivery", "find_taker", "insert_deliveries", "list_behind", "list_in_hand",
     "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
     "postpone_deliveries", "promote_deliveries", "read_deliveries", "read_halting", "read_next_delivery",
-    "rearm_deliveries", "redrive_deliveries", "resolve_ack_letters",
+    "rearm_deliveries", "redrive_deliveries", "resolve_ack_letters", "pass_gates", "release_deliveries",
 }  # fmt: skip
 
 # Notices and the lifecycle lie in partitions, too: tests/machines/test_plans_of_reports.py looks at them.

@@ -20,9 +20,13 @@ from holdfast.cli.commands.effects import effects
 from holdfast.cli.commands.flows import flows
 from holdfast.cli.commands.instances import instances
 from holdfast.cli.commands.keys import keys
+from holdfast.cli.commands.machines.acks import acks
 from holdfast.cli.commands.machines.activities import activities
+from holdfast.cli.commands.machines.consumers import consumers
 from holdfast.cli.commands.machines.lifecycle import lifecycle
+from holdfast.cli.commands.machines.machines import machines
 from holdfast.cli.commands.machines.notices import notices
+from holdfast.cli.commands.machines.trigger import trigger
 from holdfast.cli.commands.maintain import maintain
 from holdfast.cli.commands.migrate import migrate, revert_migration
 from holdfast.cli.commands.publish import publish
@@ -53,12 +57,13 @@ app = typer.Typer(
 PANELS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
     "Run": (up, server, worker),
     "Define": (validate, schema, publish, flows),
-    "Instances": (start, advance, signal, instances, show, timeline, lifecycle, cancel, abort, pause, resume),
+    "Instances": (start, advance, signal, trigger, instances, show, timeline, lifecycle, cancel, abort, pause, resume),
     "Repair": (requeue, rerun, migrate, revert_migration),
     "Look after": (doctor, notices, workers, maintain, bench, docs),
 }
 GROUPS: Final = {
-    "Instances": {"tasks": tasks, "activities": activities},
+    "Define": {"machines": machines},
+    "Instances": {"tasks": tasks, "activities": activities, "consumers": consumers, "acks": acks},
     "Repair": {"dlq": dead_letters, "effects": effects, "stuck": stuck},
     "Look after": {"db": db, "keys": keys},
 }

@@ -53,8 +53,10 @@ _LETTERS: Final[dict[str, Any]] = {
     "step": _option("--step", "Only letters about this step."),
     "error": _option("--error", "Only letters with this code of an error."),
     "with_reason": _option("--with-reason", "Only letters with this reason."),
-    "source": _option("--source", "Only step, compensation, signal, work or effect."),
+    "source": _option("--source", "Only step, compensation, signal, work, effect or ack."),
     "since": _option("--since", "Only letters since: 90m, 3d, 2026-01-31T08:00."),
+    "consumer": _option("--consumer", "Only failed deliveries to this consumer."),
+    "environment": _option("--environment", "Only failed deliveries to consumers there."),
 }
 
 
@@ -110,9 +112,11 @@ def _letters(given: dict[str, Any]) -> LetterFilter:
 
 
 def take_since(text: str | None) -> datetime | None:
+    return None if text is None else take_moment(text)
+
+
+def take_moment(text: str) -> datetime:
     """`90m`, `3d`, or a date or time as ISO 8601 writes it, in UTC if it names no other zone."""
-    if text is None:
-        return None
     ago = _AGO.fullmatch(text.strip())
     try:
         if ago is not None:

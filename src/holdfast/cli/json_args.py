@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -24,6 +24,20 @@ def read_given(text: str | None, option: str = "--input", *, code: str = "INPUT_
             code=code,
             hint="Quote JSON for the shell, or name a file that holds it: @order.json.",
         ) from None
+
+
+def read_object(text: str | None, option: str, hint: str) -> dict[str, Any] | None:
+    given = read_given(text, option)
+    if given is None or isinstance(given, dict):
+        return cast("dict[str, Any] | None", given)
+    raise Refused(f"{option} is no JSON object.", code="INPUT_NOT_JSON", hint=hint)
+
+
+def read_list(text: str | None, option: str, hint: str) -> list[Any] | None:
+    given = read_given(text, option)
+    if given is None or isinstance(given, list):
+        return cast("list[Any] | None", given)
+    raise Refused(f"{option} is no JSON list.", code="INPUT_NOT_JSON", hint=hint)
 
 
 def _raw(text: str) -> bytes:

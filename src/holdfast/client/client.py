@@ -232,7 +232,7 @@ class Client:
             return None
 
     def machine(self, environment: str, definition: str, external_ref: str) -> MachineInstance:
-        """Read where the instance of a reference stands: its state, its last event, what holds it."""
+        """Read the instance of a reference: its state, its last event, its open gates."""
         path = f"{machine_path(environment, definition)}/instance"
         return taken(MachineInstance, self._server.get(path, external_ref=external_ref))
 

@@ -64,7 +64,7 @@ class ClientConsumers:
         return taken(ConsumerState, self._server.get(f"/consumers/{part(name)}", environment=env))
 
     def remove(self, env: str, name: str, *, by: str | None = None) -> None:
-        """Remove a consumer: what is open for it ends as abandoned."""
+        """Remove a consumer; its open deliveries end as abandoned."""
         self._server.act(f"/consumers/{part(name)}/remove", {"environment": env}, by)
 
     def replay(self, env: str, name: str, *, since: datetime, dry_run: bool = False, by: str | None = None) -> Replay:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
+from time import sleep
 from typing import Any, Final
 
 from holdfast.client.connection import EVERYTHING, Connection, given, id_part, is_id, some_id_part, taken
 from holdfast.errors import Conflict, NotFound, Refused
-from holdfast.runtime.ops.dead_letters import LetterFilter, LetterPage, Resolved
+from holdfast.runtime.ops.dead_letters import LetterFilter, LetterPage, Pace, Resolved
 from holdfast.store.dead_letters import DeadLetter
 
 MOST_LETTERS: Final = 1000  # that one request requeues
@@ -51,17 +52,20 @@ class ClientDeadLetters:
         by: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
+        rate: float | None = None,
     ) -> Resolved:
-        wish = given(reason=reason, dry_run=dry_run)
+        """Put back what dead letters are about; `rate` is the number of letters per second."""
+        pace, wish = Pace(rate), given(reason=reason, dry_run=dry_run)
         if ids is None and filter is not None and filter == LetterFilter(filter.instance_id) != LetterFilter():
             path = f"/instances/{id_part(str(filter.instance_id))}/requeue"  # all of them in one commit
             return _resolved(self._server.act(path, wish | given(inputs=inputs), by))
-        pages = [list(ids)] if ids is not None else _by_instance(self._matching(filter))
-        answers = [
-            _resolved(self._server.act("/dead-letters/requeue", wish | {"ids": part} | _inputs_for(part, inputs), by))
-            for page in pages
-            for part in _parts(list(dict.fromkeys(page)))
-        ]
+        most = pace.page(MOST_LETTERS)
+        pages = [list(ids)] if ids is not None else _by_instance(self._matching(filter), most)
+        answers: list[Resolved] = []
+        for part in (part for page in pages for part in _parts(list(dict.fromkeys(page)))):
+            sleep(0.0 if dry_run else pace.pause(len(part)))
+            asked = wish | {"ids": part} | _inputs_for(part, inputs)
+            answers.append(_resolved(self._server.act("/dead-letters/requeue", asked, by)))
         return Resolved(
             [id for answer in answers for id in answer.ids],
             [id for answer in answers for id in answer.left],
@@ -104,16 +108,17 @@ def _letters_asked(filter: LetterFilter) -> dict[str, Any]:
     since = None if filter.since is None else filter.since.isoformat()
     return {
         "instance": instance, "with_reason": filter.with_reason, "source": filter.source, "flow": filter.flow,
-        "step": filter.step, "error": filter.error, "since": since,
+        "step": filter.step, "error": filter.error, "since": since, "consumer": filter.consumer,
+        "environment": filter.environment,
     }  # fmt: skip
 
 
-def _by_instance(letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+def _by_instance(letters: Sequence[DeadLetter], most: int) -> Iterator[list[str]]:
     """Split letters into pages for requests; the letters of one instance stay together, because they are one commit."""
     page: list[str] = []
     for _, mine in groupby(sorted(letters, key=_instance), key=_instance):
         ids = [letter.id for letter in mine]
-        if page and len(page) + len(ids) > MOST_LETTERS:
+        if page and len(page) + len(ids) > most:
             yield page
             page = []
         page += ids

@@ -55,11 +55,9 @@ class ClientMachines:
         done = self._server.send("POST", "/machines", query=query, body=documents, headers=headers)
         return taken(Published, done["published"])
 
-    def list(self, environment: str | None = None) -> MachineVersions:
+    def list(self, environment: str | None = None, *, limit: int = EVERYTHING) -> MachineVersions:
         """List machines by name, each in its newest version."""
-        return [
-            taken(FlowVersion, item) for item in self._server.pages("/machines", EVERYTHING, environment=environment)
-        ]
+        return [taken(FlowVersion, item) for item in self._server.pages("/machines", limit, environment=environment)]
 
     def get(self, environment: str, definition: str, version: int | None = None) -> MachineDescription:
         """Describe one version of a machine, by default the newest: its states, events and source."""

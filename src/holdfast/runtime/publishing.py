@@ -65,7 +65,7 @@ async def publish(
 
 
 class _Raced(Exception):
-    """A version was taken between its count and its insertion."""
+    """Conflict: a version was taken between its count and its insertion."""
 
 
 async def _publish(

@@ -151,6 +151,7 @@ class BorrowedVerbs:
         consumer: str,
         ack: str,
         outcome: str,
+        *,
         message: str | None,
         verdict: str | None,
         then: tuple[str, str | None] | None,

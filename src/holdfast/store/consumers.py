@@ -122,7 +122,7 @@ class ConsumerState(msgspec.Struct, frozen=True):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """How far one consumer is behind."""
+    """Lag of one consumer."""
 
     org: str
     environment: str
@@ -188,7 +188,7 @@ async def beat(session: Session, consumers: Iterable[bytes]) -> None:
 
 
 async def remove(session: Session, org: str, environment: str, name: str, by: str | None) -> bool:
-    """Remove a consumer; False where there was none. Workers end what is open for it."""
+    """Remove a consumer; False where there was none. Workers end its open deliveries."""
     results = await session.once(PIN, SQL.remove_consumer.one(org, environment, name, by))
     return results[1].ntuples > 0
 
@@ -247,7 +247,7 @@ async def list_behind(session: Session, most: int) -> list[Behind]:
 
 
 class _Place(msgspec.Struct, omit_defaults=True):
-    """How far a filling or a sweep has come."""
+    """Progress of a filling or a sweep."""
 
     phase: str  # wait | clear | fill | arm | leave
     then: str | None = None
@@ -297,7 +297,7 @@ async def step(session: Session, filling: Filling, page: int = STRETCH) -> tuple
 
 
 async def _wait(session: Session, filling: Filling, place: _Place, then: str, *, holds: bool) -> bool:
-    """Wait until nobody writes who began before: True when that has been seen, or begun to be."""
+    """Wait for transactions that began before: True when their end has been seen, or begun to be."""
     results = await session.once(PIN, SQL.list_writers.one())
     present: list[str] = msgspec.json.decode(results[1].get_value(0, 0)[1:])  # type: ignore[index]
     if place.writers is None:

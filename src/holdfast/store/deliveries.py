@@ -52,7 +52,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wanted(msgspec.Struct, frozen=True, gc=False):
-    """How many facts of a consumer there is room for, and how long after a claim each is due again."""
+    """A request for facts of one consumer: their number, and the time after which each is due again."""
 
     consumer: bytes
     room: int
@@ -216,10 +216,19 @@ def _claimed(row: list[Any]) -> Claimed:
     (instance, at, fact, consumer, org, attempt, most, seq, ordinal, over, needs_ack, kind, state, step,
      body) = row  # fmt: skip
     return Claimed(
-        DeliveryKey(AckAddress(instance, read_int(at), fact), consumer), org.decode(), read_int(attempt),
-        read_int(most), read_int(seq), read_int(ordinal), _text(over), needs_ack == b"\1", kind.decode(),
-        state.decode(), step, body[1:],
-    )  # fmt: skip
+        key=DeliveryKey(AckAddress(instance, read_int(at), fact), consumer),
+        org=org.decode(),
+        attempt=read_int(attempt),
+        most=read_int(most),
+        seq=read_int(seq),
+        ordinal=read_int(ordinal),
+        over=_text(over),
+        needs_ack=needs_ack == b"\1",
+        kind=kind.decode(),
+        state=state.decode(),
+        step=step,
+        body=body[1:],
+    )
 
 
 def _delivery(row: list[Any]) -> Delivery:

@@ -1,4 +1,4 @@
-"""Machines as the engine asks for them: the instance of an external reference, where it stands, a kept answer."""
+"""Reads of machines: the instance of an external reference, its state, a kept answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class MachineInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an instance of a machine stands."""
+    """An instance of a machine: its state, its last event, its open gates."""
 
     id: str
     environment: str
@@ -49,7 +49,7 @@ async def find_machine_instance(
 ) -> Found:
     """Find the instance that knows the request, else the open one, else the newest of the blueprint (`key`).
 
-    `only_key`: no open one of another blueprint will do. `also_over`: one that is over will, whatever its blueprint.
+    `only_key`: no open one of another blueprint will do. `also_over`: one that is over will, of any blueprint.
     """
     query = SQL.find_machine_instance.one(org, flow, ref, request, key, only_key, also_over)
     results = await session.once(SQL.use_worker.one(), query)

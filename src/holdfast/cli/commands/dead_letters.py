@@ -6,14 +6,14 @@ from __future__ import annotations
 import json as text_json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from holdfast.cli.confirm import Yes, confirm
 from holdfast.cli.filters import AllTenants, which_letters
-from holdfast.cli.json_args import read_given
+from holdfast.cli.json_args import read_given, read_object
 from holdfast.cli.render.output import busy, complain, say, show, show_json, table
 from holdfast.cli.target import Place, actor, anywhere, place
 from holdfast.errors import Conflict, Refused
@@ -112,7 +112,7 @@ def replay_letters(
         confirm(done.count, "replay", "dead letter", yes=False)
         with place() as engine, busy("Dead letters"):
             done = engine.replay_dead_letters(None, filter=wanted, by=who, reason=reason)
-    _answer(done, "put back", json=json)
+    answer_replay(done, "put back", json=json)
 
 
 @dead_letters.command("discard")
@@ -137,7 +137,7 @@ def discard_letters(
         confirm(done.count, "discard", "dead letter", yes=False)
         with place() as engine, busy("Dead letters"):
             done = engine.discard_dead_letters(None, filter=wanted, by=who, reason=reason)
-    _answer(done, "let go", json=json)
+    answer_replay(done, "let go", json=json)
 
 
 def _wanted(given: LetterFilter, all: bool) -> LetterFilter | None:
@@ -145,14 +145,14 @@ def _wanted(given: LetterFilter, all: bool) -> LetterFilter | None:
     return given if all or given != LetterFilter() else None
 
 
-def _answer(done: Resolved, verb: str, *, json: bool) -> None:
+def answer_replay(done: Resolved, verb: str, noun: str = "dead letters", *, json: bool) -> None:
     if json:
         facts = {"count": done.count, "ids": done.ids, "left": done.left, "dry_run": done.dry_run}
         show({**facts, "refusals": msgspec.to_builtins(done.refusals)}, json=True)
     elif done.dry_run:
-        say(f"{done.count} dead letters would be {verb}.")
+        say(f"{done.count} {noun} would be {verb}.")
     else:
-        say(f"{done.count} dead letters were {verb}.{_left(done)}")
+        say(f"{done.count} {noun} were {verb}.{_left(done)}")
     if done.left:
         raise typer.Exit(SOME_LEFT)
 
@@ -240,12 +240,7 @@ def _new_inputs(input: str | None, inputs: str | None) -> dict[str, Any]:
         raise Refused("An input is given twice.", code="INPUT_FOR_MANY", hint="Use --input or --inputs.")
     if inputs is None:
         return {} if input is None else {"": read_given(input)}
-    given = read_given(inputs, "--inputs")
-    if not isinstance(given, dict):
-        raise Refused(
-            "--inputs is no JSON object.", code="INPUT_NOT_JSON", hint='Write {"LETTER": {…}, "LETTER": {…}}.'
-        )
-    return cast(dict[str, Any], given)
+    return read_object(inputs, "--inputs", 'Write {"LETTER": {…}, "LETTER": {…}}.') or {}
 
 
 def _the_one(engine: Place, ids: Sequence[str], instance: str | None) -> str:

@@ -312,10 +312,24 @@ class Turn:
         key = receipt_key(instance.id, node.encode(), token, instance.entity_version, CONTROL, self.controls)
         self.opened.append(
             Opened(
-                step_id(self.now, key, instance.id[15]), node, CONTROL, "", self.version, token, key, self.controls,
-                self.version, self.seq, node[1:], StepStatus.COMPLETED, input, 0, 0, encode(row), CONTROL, True,
+                id=step_id(self.now, key, instance.id[15]),
+                node=node,
+                behaviour=CONTROL,
+                path="",
+                hop=self.version,
+                token=token,
+                key=key,
+                run=self.controls,
+                version=self.version,
+                ordinal=self.seq,
+                cause=node[1:],
+                status=StepStatus.COMPLETED,
+                input=input,
+                detail=encode(row),
+                kind=CONTROL,
+                closed=True,
             )
-        )  # fmt: skip
+        )
         self.seq += 1
         self.controls += 1
 

@@ -1,7 +1,7 @@
 """Machines in the core: triggers move a state, facts tell of it, gates hold it, timeouts move it on.
 
 A machine is a graph of states, and its one token rests in one of them. A *trigger* brings an event; the kernel chooses
-the edge as for any event. What cannot be applied is an answer and no error, because senders race by design.
+the edge as for any event. An event that cannot be applied is an answer and no error, because senders race by design.
 
 **Facts.** Entering a state by an event emits a transition, and the hooks of the rule for that event. A fact is data of
 the decision. The store writes it, and a record for every consumer that takes it, in the same commit; whether a consumer

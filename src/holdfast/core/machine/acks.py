@@ -1,7 +1,7 @@
-"""ACKs: what a consumer's answer, or the end of the attempts to get one, changes in its delivery.
+"""ACKs: the change of a delivery by its consumer's answer, or by the end of its attempts.
 
-A delivery's status only goes forward; a success beats a failure, and a late answer to what is closed changes nothing.
-The failed delivery of a critical consumer stays open: it halts what comes behind it until the instance is resumed.
+A delivery's status only goes forward; a success beats a failure, and a late answer to a closed one changes nothing.
+The failed delivery of a critical consumer stays open: it halts later facts until the instance is resumed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settle
 
 
 def redrive(delivery: Delivery) -> Settled | None:
-    """The change that sends a failed delivery again; None: it has not failed, or nobody is left to take it."""
+    """The change that sends a failed delivery again; None: it has not failed, or its consumer was removed."""
     if delivery.status != FAILED or delivery.is_removed:
         return None
     return Settled(PENDING, False, again=True)
@@ -91,8 +91,8 @@ def gate_verdict(deliveries: Iterable[Delivery]) -> str | None:
     """The verdict of a gate by the answers of its consumers; None while it is open.
 
     `all`: every consumer must have answered, and one failure is a failure. `any`: the first success is one, and it is
-    a failure only when nobody is left who could still succeed. Consumers that were removed do not count, and a gate
-    that has no other holds nothing.
+    a failure only when no consumer is left that could still succeed. Consumers that were removed do not count, and a
+    gate that has no other holds nothing.
     """
     counted = [delivery for delivery in deliveries if delivery.status != ABANDONED]
     if not counted:

@@ -1,6 +1,6 @@
-"""Backfill: the past of an object that lived before its machine, as entries that nobody is told of.
+"""Backfill: the past of an object that lived before its machine, as entries without facts.
 
-The whole past is one decision on a new instance: all of it or nothing. No consumer is told, no gate holds, and guards
+The whole past is one decision on a new instance: all of it or nothing. No fact is emitted, no gate holds, and guards
 are passed, because what happened has happened; conditions must hold all the same, or the past would not fit.
 """
 

@@ -1,4 +1,4 @@
-"""Facts: what consumers are told of an entry, in the form that is stored and never changes."""
+"""Facts: the messages of an entry to consumers, in the form that is stored and never changes."""
 
 from __future__ import annotations
 

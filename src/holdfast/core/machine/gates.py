@@ -29,7 +29,7 @@ FAILURE: Final = "failure"
 
 
 class _Memory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a gate's wait remembers of the entry."""
+    """The part of an entry that a gate's wait keeps."""
 
     via: str
     by: str
@@ -112,7 +112,7 @@ def _waiting(turn: Turn, gate: bytes) -> tuple[str, Token, Wait]:
 
 
 def _go_on(turn: Turn, path: str, token: Token, place: Place, memory: _Memory, left: list[Wait]) -> tuple[Wait, ...]:
-    """Release what comes behind the finished phase; the waits of its gates."""
+    """Release the phase behind the finished one; the waits of its gates."""
     entry = Entry(
         path=path,
         hop=token.hop,

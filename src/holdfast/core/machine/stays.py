@@ -57,7 +57,7 @@ def timeout_of(place: Place) -> str | None:
 
 
 def _goes_on(arrival: Arrival | None, place: Place, timeout: StateTimeout) -> bool:
-    """Check if the stay goes on: a timeout that fires once per stay led back to its own state."""
+    """Check if the stay continues: a timeout that fires once per stay led back to its own state."""
     return arrival is not None and arrival.by_timeout and arrival.came_from == place.id and timeout.mode == ONCE
 
 

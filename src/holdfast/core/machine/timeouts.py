@@ -1,4 +1,4 @@
-"""Timeouts of a stay: decided as an event by the system, or told as a notice."""
+"""Timeouts of a stay: decided as an event by the system, or written as a notice."""
 
 from __future__ import annotations
 

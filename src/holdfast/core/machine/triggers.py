@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class NotApplied(Exception):
-    """Answer: the trigger changes nothing, and its sender is told the reason."""
+    """Answer: the trigger changes nothing, for the reason given."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__(answer.decode())
@@ -138,7 +138,7 @@ def _record(
 
 
 def tell_answer(turn: Turn, event: str, came_from: str) -> bytes:
-    """Answer events that have led the token to where it stands now."""
+    """Answer events that have led the token to its present state."""
     target = _standing(turn) or max(turn.opened, key=lambda step: step.hop).node
     return _answer(turn, event, None, came_from, target)
 
@@ -153,7 +153,7 @@ def _answer(turn: Turn, event: str, reason: str | None, came_from: str | None, t
 
 
 def entry_number(turn: Turn) -> int:
-    """The number of the entry the token stands at; at an end, that of the end."""
+    """The number of the entry the token rests in; at an end, that of the end."""
     token = turn.tokens.get(ROOT)
     if token is not None:
         return token.hop

@@ -21,7 +21,7 @@ _SUM: Final = Struct("!I")
 
 
 class AckAddress(msgspec.Struct, frozen=True, gc=False):
-    """Where a fact is: its instance, the moment of its commit, its id."""
+    """The address of a fact: its instance, the moment of its commit, its id."""
 
     instance: bytes
     at: int

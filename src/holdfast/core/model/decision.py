@@ -158,7 +158,7 @@ TaskChange = TaskOpened | TaskClosed | TaskRenamed
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
-    """What consumers are told of a machine's entry. The store writes it for each consumer that takes it."""
+    """Message of a machine's entry to consumers. The store writes a delivery for each consumer that takes it."""
 
     id: bytes
     kind: str  # transition | hook | complete
@@ -175,7 +175,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """What operators are told of an instance."""
+    """Message about an instance to operators."""
 
     code: str
     kind: str  # info | warn | overdue | error

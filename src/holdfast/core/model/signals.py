@@ -246,7 +246,7 @@ class Rerun(msgspec.Struct, frozen=True, gc=False):
 
 
 class Triggered(msgspec.Struct, frozen=True, gc=False):
-    """An event for a machine. What cannot be applied is an answer and no error."""
+    """An event for a machine. One that cannot be applied is an answer and no error."""
 
     event: str | int  # name or code
     raw: bytes | None = None

@@ -47,7 +47,7 @@ class MachineSource(Source):
         return self.machine.hash
 
     def check_follows(self, newest: Source) -> None:
-        """A blueprint keeps its content under its version: instances are told apart by it."""
+        """Check that a blueprint keeps its content under its version: instances are distinguished by it."""
         if not isinstance(newest, MachineSource):
             return
         mine, theirs = self.machine, newest.machine

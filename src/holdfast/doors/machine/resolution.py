@@ -8,7 +8,7 @@ from holdfast.doors.machine.model import Blueprint, Policy, PolicyRule
 class Entries:
     """The states of a blueprint, with the names of the events that lead to each and that leave it.
 
-    `is_whole`: no part of the blueprint is missing or leads nowhere, so what is absent here does not exist.
+    `is_whole`: no part of the blueprint is missing or leads nowhere, so a name absent here does not exist.
     """
 
     def __init__(self, blueprint: Blueprint) -> None:

@@ -471,7 +471,7 @@ class Plan:
     # --- machines ------------------------------------------------------------------------------------------------
 
     async def _take_of_machine(self, session: Session, item: Item) -> None:
-        """A trigger or an answer out of the queue: nobody waits for it, and what it finds is kept with its receipt."""
+        """Decide a trigger or an acknowledgement from the queue. No caller waits: the receipt keeps its answer."""
         known = await self._look_up(session, [item])
         content = self._content_of(item)
         receipt = None if content is None else known[content]
@@ -479,7 +479,7 @@ class Plan:
             self._take(item, receipt)
 
     def _content_of(self, item: Item) -> SignalContent | None:
-        """What a repeat of the item must say. The events of machines are compared by their names, however written."""
+        """The content that a repeat of the item must have. Events of machines are compared by name, however written."""
         if item.receipt is None:
             return None
         found = self.locked.instances.get(item.instance)
@@ -522,7 +522,15 @@ class Plan:
         if settled is not None:
             key, date = (item.instance, signal.at, signal.ack), self.locked.date_of(item.instance)
             change = Change(
-                key, delivery, settled, instance.org, instance.flow, signal.message, date, item.actor.id, AFTER_ALL
+                key=key,
+                delivery=delivery,
+                settled=settled,
+                org=instance.org,
+                flow=instance.flow,
+                message=signal.message,
+                date=date,
+                by=item.actor.id,
+                why=AFTER_ALL,
             )
             after = {**deliveries, signal.consumer: changed(delivery, settled)}
             try:
@@ -586,9 +594,18 @@ class Plan:
             one, settled = known[part.ack, part.consumer], again[part.ack, part.consumer]
             assert one is not None
             key = item.instance, part.at, part.ack
-            self.settled.append(
-                Change(key, one, settled, instance.org, instance.flow, None, date, item.actor.id, signal.reason)
+            change = Change(
+                key=key,
+                delivery=one,
+                settled=settled,
+                org=instance.org,
+                flow=instance.flow,
+                message=None,
+                date=date,
+                by=item.actor.id,
+                why=signal.reason,
             )
+            self.settled.append(change)
             self.deliveries[item.instance, part.ack][part.consumer] = changed(one, settled)
         if receipt is not None:
             self._receive(item, instance, receipt)
@@ -670,7 +687,7 @@ class Plan:
         self.refused.append((item, _maybe_applied(refusal) if item.unsure else refusal))
 
     def _begin(self, item: Item, instance: Instance, program: Program) -> None:
-        """The trigger is refused, and the instance that was made for it stays: at its first state."""
+        """Begin an instance whose trigger is refused: it rests in its first state."""
         if item.instance not in self.entries:
             begun = self.decide(program, instance, Started(instance.data), self.facts(item.instance, item.actor))
             self.entries[item.instance] = Entry(instance, [begun])
@@ -765,12 +782,12 @@ def _content(item: Item, program: Program | None) -> SignalContent | None:
 
 
 def _moves(signal: Signal) -> bool:
-    """Check if a signal brings an event of a machine, of which somebody has to be told."""
+    """Check if a signal brings an event of a machine, from which facts may follow."""
     return type(signal) is Triggered or (type(signal) is Acknowledged and signal.then is not None)
 
 
 def _name_of(program: Program | None, event: str | int) -> str:
-    """The name of an event; what no machine knows is refused later, and compared as it was written."""
+    """The name of an event; an unknown one is refused later, and compared as it was written."""
     if program is not None:
         with contextlib.suppress(Refused):
             return event_of(program, event)

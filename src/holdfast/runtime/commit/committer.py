@@ -313,7 +313,7 @@ class Committer:
         return await self.write(session, locked, items)
 
     async def _ensure(self, session: Session, items: list[Item], ensuring: list[Item]) -> None:
-        """Insert the instances that triggers need. One that somebody else has inserted is another one to lock."""
+        """Insert the instances that triggers need. One that another process has inserted is one more to lock."""
         wanted = {item.instance: item.ensure for item in ensuring if item.ensure is not None}
         ordered = sorted(wanted.values(), key=lambda ensure: ensure.order)
         holders = dict(zip((one.id for one in ordered), await ensure_instances(session, ordered), strict=True))

@@ -338,7 +338,7 @@ def _told(failure: Exception) -> str:
 
 
 def _notices(plan: Plan) -> list[Query]:
-    """Tell operators of triggers that nobody waits for and that could not be decided."""
+    """Tell operators of triggers that have no waiting caller and could not be decided."""
     failed = [(q, plan.locked.instances[q.instance], e) for q, _, e in plan.buried if q.kind == "triggered"]
     told = [
         (instance.org, Notice("TRIGGER_ERROR", "error", e.message, detail={"code": e.code, "signal": q.id.hex()}), q)

@@ -1,4 +1,4 @@
-"""Answers to facts: commits of their instances, or a word about a row that closes nothing."""
+"""Acknowledgements: commits of their instances, or the update of a delivery that stays open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The past of consumers: take the steps that are left, whoever registered them."""
+"""The past of consumers: take the steps that are left, in any process."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ FIELDS: Final = ("url", "secret", "signed", "headers")
 
 
 class Push(Enum):
-    """What became of one push."""
+    """The outcome of one push."""
 
     REACHED = "reached"
     DOWN = "down"

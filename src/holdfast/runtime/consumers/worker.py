@@ -156,7 +156,7 @@ class DeliveriesWorker:
             urgent = await self._looks.rest(pause)
 
     async def _round(self, urgent: bool) -> float:
-        """Take on all there is room for; how long the next look may wait."""
+        """Claim deliveries while there is room; returns the seconds until the next round."""
         await self._register()
         await self._see_pushed(urgent=urgent)
         while not self._stopping and self._lease.is_fresh:
@@ -201,7 +201,7 @@ class DeliveriesWorker:
         return self._here[id] if id in self._here else self._pushed[id]
 
     async def _claim(self) -> bool:
-        """Claim what is due; whether there was anything."""
+        """Claim due deliveries; False: there were none."""
         answers = self._answers
         wanted = [Wanted(id, self._room(id), answers.delivered) for id in self._here if self._room(id) > 0]
         wanted += [Wanted(id, self._room(id), answers.pending) for id in self._reachable() if self._room(id) > 0]
@@ -287,7 +287,7 @@ class DeliveriesWorker:
                 report(log, "Consumers could not beat: %s", failure)
 
     async def _fill(self) -> None:
-        """Give new consumers their past, whoever registered them."""
+        """Give new consumers their past, also those registered in other processes."""
         session: Session | None = None
         try:
             while True:

@@ -63,7 +63,10 @@ class Acknowledging(Consuming):
             return None
         if conn is not None:
             there = None if following is None else (str(following.event), _as_text(following.raw))
-            if not await self._borrowed.ack(conn, environment, consumer, ack, outcome, message, verdict, there, by):
+            is_new = await self._borrowed.ack(
+                conn, environment, consumer, ack, outcome, message=message, verdict=verdict, then=there, by=by
+            )
+            if not is_new:
                 raise Conflict(
                     f"The consumer {consumer!r} has answered this fact before.",
                     code="ACK_REPEATED",

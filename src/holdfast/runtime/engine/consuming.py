@@ -176,7 +176,7 @@ class Consuming(Reading):
         await stored.beat(self._opened(), [known.id])
 
     async def remove_consumer(self, env: str, name: str, *, by: str | None = None) -> None:
-        """Remove a consumer: no fact is for it any more, and what is open for it ends as abandoned."""
+        """Remove a consumer: it gets no fact any more, and its open deliveries end as abandoned."""
         check_text(by, "actor")
         if not await stored.remove(self._opened(), self.org, env, name, by):
             raise unknown_consumer(env, name)
@@ -306,7 +306,7 @@ class Consuming(Reading):
     async def settle_directly(
         self, env: str, consumer: str, ack: str, outcome: str, *, wish: Postpone | None = None
     ) -> None:
-        """Store an answer that closes nothing: delivered, or retry with its wish. What is closed stays as it is."""
+        """Store an answer that closes nothing: delivered, or retry with its wish. A closed delivery stays as it is."""
         address = decode_ack(ack)
         known = await self.known_consumer(env, consumer)
         key = DeliveryKey(address, known.id)

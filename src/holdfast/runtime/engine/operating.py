@@ -89,8 +89,16 @@ class Operating(Reading):
         `consumer` and `environment` are those of deliveries that failed.
         """
         filter = LetterFilter(
-            instance_id, with_reason, source, flow, step, error, since, consumer, environment
-        )  # fmt: skip
+            instance_id=instance_id,
+            with_reason=with_reason,
+            source=source,
+            flow=flow,
+            step=step,
+            error=error,
+            since=since,
+            consumer=consumer,
+            environment=environment,
+        )
         return await self._letters.full_page(filter, after, limit)
 
     async def find_dead_letters(self, filter: LetterFilter, *, after: Id | None = None, limit: int = 50) -> LetterPage:

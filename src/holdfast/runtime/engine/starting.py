@@ -37,7 +37,7 @@ class Starting(Reading):
     async def publish_many(
         self, definitions: Iterable[Publishable], *, by: str | None = None, dry_run: bool = False
     ) -> list[Published]:
-        """All of them in one transaction, or none. A dry run checks them and tells what would be published."""
+        """Publish all of them in one transaction, or none. A dry run checks them and answers with their versions."""
         session, sources = self._opened(), [source_of(definition) for definition in definitions]
         check_text(by, "actor")
         if dry_run:

@@ -1,4 +1,4 @@
-"""Machines: import them, send them events, ask where they stand."""
+"""Machines: import them, send them events, read their states."""
 
 from __future__ import annotations
 
@@ -140,19 +140,27 @@ class Triggering(Starting):
     ) -> TriggerResult:
         """Send an event to the instance of a reference, which is made if it is not there yet: one commit.
 
-        What cannot be applied is an answer with its reason. The same request id gets the same answer. `expected` is the
-        `lifecycle` of an earlier answer, `version` that of a blueprint. With `conn` nothing is decided yet: the answer
-        is read by its request id after your commit (`trigger_answer`).
+        An event that cannot be applied is an answer with its reason. The same request id gets the same answer.
+        `expected` is the `lifecycle` of an earlier answer, `version` that of a blueprint. With `conn` nothing is
+        decided yet: the answer is read by its request id after your commit (`trigger_answer`).
         """
         check_key(external_ref, "external reference")
         check_text(by, "actor")
         check_version(version)
         check_flag(ack_required, "ack_required")
         wanted = Wanted(
-            flow_of(environment, definition), external_ref, take_event(event), take_raw(payload, event),
-            take_request(request_id), by, take_names(capabilities, "capability"), take_number(expected, "expectation"),
-            version, ack_required, take_occurred(occurred_at),
-        )  # fmt: skip
+            flow=flow_of(environment, definition),
+            ref=external_ref,
+            event=take_event(event),
+            raw=take_raw(payload, event),
+            request=take_request(request_id),
+            by=by,
+            capabilities=take_names(capabilities, "capability"),
+            expected=take_number(expected, "expectation"),
+            version=version,
+            needs_ack=ack_required,
+            occurred_at=take_occurred(occurred_at),
+        )
         if not external_ref:
             raise Refused("The external reference is empty.", code="KEY_INVALID", hint="Name the business object.")
         with self.telemetry.start(wanted.flow):
@@ -252,7 +260,7 @@ class Triggering(Starting):
         by: str | None = None,
         version: int | None = None,
     ) -> TriggerResult:
-        """Give an object that is new to its machine the past it has: all of it in one commit, and nobody is told.
+        """Give an object that is new to its machine the past it has: all of it in one commit, without facts.
 
         Each event has `event` and `occurred_at`, and may have `payload` and `by`. The same past again changes nothing;
         another one is a conflict.
@@ -262,9 +270,13 @@ class Triggering(Starting):
         check_version(version)
         signal = Backfilled(take_history(events))
         wanted = Wanted(
-            flow_of(environment, definition), external_ref, signal.events[0].event, None, None, by, (), None, version,
-            False, None,
-        )  # fmt: skip
+            flow=flow_of(environment, definition),
+            ref=external_ref,
+            event=signal.events[0].event,
+            by=by,
+            version=version,
+            needs_ack=False,
+        )
         machine = await self._machine_of(wanted)
         key, ref = f"{_blueprint(machine)}:{external_ref}", (self.org, wanted.flow, external_ref)
         try_history(machine.program, signal)  # refused before anything is stored
@@ -282,14 +294,23 @@ class Triggering(Starting):
 
     def _ensure(self, id: bytes, machine: Definition, key: str, wanted: Wanted, *, is_told: bool = True) -> Ensure:
         return Ensure(
-            id, self.org, machine.id, machine.name, machine.version, key, wanted.ref, wanted.by,
-            self.telemetry.current_trace(), self._stale_after(machine), is_told,
-        )  # fmt: skip
+            id=id,
+            org=self.org,
+            definition=machine.id,
+            flow=machine.name,
+            flow_version=machine.version,
+            key=key,
+            ref=wanted.ref,
+            created_by=wanted.by,
+            trace=self.telemetry.current_trace(),
+            stale=self._stale_after(machine),
+            is_told=is_told,
+        )
 
     # --- where it stands -------------------------------------------------------------------------------------------
 
     async def machine(self, environment: str, definition: str, external_ref: str) -> MachineInstance:
-        """Where the instance of a reference stands: its state, its last event, what holds it."""
+        """Read the instance of a reference: its state, its last event, its open gates."""
         flow = flow_of(environment, definition)
         check_key(external_ref, "external reference")
         _blueprint(await self.catalog.find(self._opened(), self.org, flow, None))

@@ -1,7 +1,7 @@
 """References to instances: which instance an external reference means, remembered while it is open.
 
 Ids never change, so a memory of one is never wrong; it may only be about an instance that is over by now. A commit
-refuses what is sent to such a one from memory, and the reference is looked up again. A reference that has had several
+refuses an item sent to such a one from memory, and the reference is looked up again. A reference that has had several
 instances is looked up for every request id, because an earlier one may know it.
 """
 

@@ -37,14 +37,14 @@ class Wanted(msgspec.Struct, frozen=True):
     flow: str
     ref: str
     event: str | int
-    raw: bytes | None
-    request: str | None
-    by: str | None
-    capabilities: tuple[str, ...]
-    expected: int | None
-    version: int | None  # of the blueprint
-    needs_ack: bool
-    occurred_at: int | None
+    raw: bytes | None = None
+    request: str | None = None
+    by: str | None = None
+    capabilities: tuple[str, ...] = ()
+    expected: int | None = None
+    version: int | None = None  # of the blueprint
+    needs_ack: bool = True
+    occurred_at: int | None = None
 
 
 def flow_of(environment: Any, definition: Any) -> str:

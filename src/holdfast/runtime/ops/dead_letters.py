@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from time import monotonic
 from typing import Any, Final
 from uuid import UUID
 
@@ -98,14 +99,19 @@ class Pace:
         """Letters that go back at once: those of one second."""
         return most if self._rate is None else max(1, min(most, int(self._rate)))
 
-    async def turn(self, letters: int) -> None:
-        """Wait for the turn of so many letters."""
+    def pause(self, letters: int) -> float:
+        """Seconds until the turn of so many letters, which are counted as sent then."""
         if self._rate is None:
-            return
-        now = asyncio.get_running_loop().time()
+            return 0.0
+        now = monotonic()
         turn = max(now, self._next)
         self._next = turn + letters / self._rate
-        await asyncio.sleep(turn - now)
+        return turn - now
+
+    async def turn(self, letters: int) -> None:
+        """Wait for the turn of so many letters."""
+        if self._rate is not None:
+            await asyncio.sleep(self.pause(letters))
 
 
 class Letters:

@@ -1,4 +1,4 @@
-"""Looks at the database: when the next one is due, and what a failed one means."""
+"""Rounds of polling the database: when the next one is due, and what a failed one means."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Looks:
     async def rest(self, pause: float) -> bool:
         """Sleep until something is due or a hint arrives. At first only urgent hints count: hints come in swarms.
 
-        True: somebody in this process asked for the look.
+        True: this process asked for the round itself.
         """
         await within(self._urgent, min(self._calm, pause))
         if pause > self._calm and not self._urgent.is_set():

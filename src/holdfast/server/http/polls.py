@@ -1,6 +1,6 @@
 """Long polls: a request that waits, for as long as its caller is there.
 
-It counts among the caller's open streams while it waits. What it waits for is cancelled when the caller is gone.
+It counts among the caller's open streams while it waits. Its work is cancelled when the caller is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 async def poll(request: Request, identity: Identity, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-    """Await the work; `otherwise` is for a caller that is gone, and read by nobody."""
+    """Await the work; `otherwise` answers a caller that is gone, and is never read."""
     streams: Streams = request.app.state.streams
     who = (identity.tenant, identity.subject)
     try:

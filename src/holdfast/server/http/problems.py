@@ -51,7 +51,7 @@ class Misfit(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was refused."""
+    """The reason for which a request was refused."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -177,6 +177,7 @@ class DeliveryView(Model):
     instance_id: UUID
     environment: str
     consumer: str
+    consumer_id: UUID
     definition: str
     external_ref: str
     kind: str

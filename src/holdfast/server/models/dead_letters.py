@@ -64,7 +64,7 @@ class RequeueMany(Wish):
 
 
 class LetterRefusal(Model):
-    """Why a letter was not put back."""
+    """The reason for which a dead letter was not put back."""
 
     id: UUID
     code: str

@@ -21,7 +21,7 @@ class PublishedView(Model):
 
 
 class Publication(Model):
-    """What was published; after a dry run, what would be, with what deserves a look."""
+    """The published definition; after a dry run, the one that would be, with warnings."""
 
     dry_run: bool
     published: list[PublishedView]
@@ -29,7 +29,7 @@ class Publication(Model):
 
 
 class Finding(Model):
-    """One thing that is wrong or deserves a look, and where. What came as JSON has a `place`, YAML also a line."""
+    """One error or warning, and its place. A definition in JSON has a `place`, one in YAML also a line."""
 
     severity: Literal["error", "warning"]
     code: str

@@ -126,7 +126,7 @@ class EntryView(Model):
 
 
 class Timeline(Model):
-    """What happened in an instance, in order. `truncated`: there is more than is told here."""
+    """The events of an instance, in order. `truncated`: there are more than these."""
 
     instance: InstanceView
     entries: list[EntryView]
@@ -149,7 +149,7 @@ Attributes = Annotated[
 
 
 class Start(Wish):
-    """Which flow to start, and with what."""
+    """The flow to start, and its input."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"flow": "orders.approval", "input": {"order_id": "ord-123"}}]},
@@ -178,7 +178,7 @@ class SendSignal(Wish):
 
 
 class Why(Wish):
-    """Why something is done; it stays in the audit trail."""
+    """The reason for a request; it is kept in the audit trail."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The customer called."}]})
 
@@ -186,7 +186,7 @@ class Why(Wish):
 
 
 class Rerun(Wish):
-    """From which step an instance is to run again; what is left out stays as it was."""
+    """The step from which an instance is to run again; a field left out stays as it was."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"from_step": "reserve", "reason": "The warehouse is back."}]},

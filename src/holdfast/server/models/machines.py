@@ -1,4 +1,4 @@
-"""Models of machines: what is imported, what they look like, what moves them."""
+"""Models of machines: imports, charts, triggers and their answers."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class TriggerView(Model):
 
 
 class MachineInstanceView(Model):
-    """Where the instance of a reference stands. `lifecycle` is the number of the entry it is at."""
+    """The instance of a reference. `lifecycle` is the number of the entry it rests in."""
 
     id: UUID
     environment: str

@@ -13,7 +13,7 @@ TaskStatus = Literal["open", "assigned", "claimed", "completed", "cancelled", "e
 
 
 class TaskView(Model):
-    """Work for a person, and what became of it. `form` is the JSON Schema of what is to be filled in."""
+    """Work for a person, and its outcome. `form` is the JSON Schema of the data to fill in."""
 
     id: UUID
     instance_id: UUID
@@ -53,7 +53,7 @@ class TaskEventView(Model):
 
 
 class Handing(Wish):
-    """Who gets the task."""
+    """The person who gets the task."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"to": "bob@acme.example", "reason": "On holiday."}]},

@@ -55,7 +55,7 @@ _DESCRIPTOR: dict[str, Any] = {
 
 
 class Advance(Wish):
-    """What happened at the current step, and what its form asked for."""
+    """An event at the current step, with the data its form asks for."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"event": "approved", "input": {"approval_notes": "Looks good"}}]}
@@ -67,7 +67,7 @@ class Advance(Wish):
 
 
 class Cancellation(Wish):
-    """Why a workflow is cancelled."""
+    """The reason for cancelling a workflow."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The customer asked for it."}]})
 
@@ -75,7 +75,7 @@ class Cancellation(Wish):
 
 
 class WorkflowInstance(Model):
-    """One run of a workflow: where it stands and what it has gathered."""
+    """One run of a workflow: its current step and the data it has gathered."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_WORKFLOW]})
 
@@ -103,7 +103,7 @@ class WorkflowName(Model):
 
 
 class CurrentStep(Model):
-    """Where the workflow stands, and what it asks of whom."""
+    """The step the workflow is at, with its form and the people it waits for."""
 
     id: str
     name: str

@@ -64,8 +64,8 @@ _CONSUMES: Final = [needs(Scope.CONSUME)]
 async def register_consumer(wish: RegisterConsumer, sight: CurrentSight) -> ConsumerView:
     """Register a consumer that pulls its facts or is pushed to; again, it changes the settings.
 
-    It gets every fact of the tenant that its filters take. It belongs to the caller: nobody else but operators may
-    use or change it. `since` counts for the first registration, and for one after a removal.
+    It gets every fact of the tenant that its filters take. It belongs to the caller: only operators may use or
+    change it beside them. `since` counts for the first registration, and for one after a removal.
     """
     sight.check_consumes()
     settings = {name: getattr(wish, name) for name in RegisterConsumer.model_fields if name not in _NAMES}
@@ -113,7 +113,7 @@ async def beat_consumer(name: ConsumerPath, wish: OfEnvironment, sight: CurrentS
 
 @_consumers.post("/{name}/remove", operation_id="remove_consumer", status_code=204, dependencies=_CONSUMES)
 async def remove_consumer(name: ConsumerPath, wish: OfEnvironment, sight: CurrentSight) -> None:
-    """Remove a consumer: no fact is for it any more, and what is open for it ends as abandoned."""
+    """Remove a consumer: it gets no fact any more, and its open deliveries end as abandoned."""
     await sight.consumer(wish.environment, name)
     await sight.engine.remove_consumer(wish.environment, name, by=sight.identity.subject)
 

@@ -47,9 +47,9 @@ async def cancel_instance(
     key: IdempotencyKey,
     wish: Why | None = None,
 ) -> InstanceView:
-    """Stop an instance: what rests ends now, what is being done is finished, a saga takes back what it did.
+    """Cancel an instance: steps at rest end now, running ones finish, a saga undoes its steps.
 
-    Whoever started it may do so, whoever could have started it, and operators.
+    Allowed: the starter, holders of the flow's start capabilities, operators.
     """
     await check_may_cancel(sight, instance_id)
     by, why = sight.identity.subject, (wish or _NO_REASON).reason
@@ -97,7 +97,7 @@ async def pause_instance(
     key: IdempotencyKey,
     wish: Why | None = None,
 ) -> InstanceView:
-    """Hold an instance: what is being done is finished and recorded, nothing new begins until it is resumed."""
+    """Suspend an instance: running steps finish and are recorded, nothing new begins until it is resumed."""
     by, why = sight.identity.subject, (wish or _NO_REASON).reason
     expected = await _expected(sight, instance_id, request)
     with if_version_matches(expected):
@@ -120,7 +120,7 @@ async def resume_instance(
     key: IdempotencyKey,
     wish: Why | None = None,
 ) -> InstanceView:
-    """Let an instance go on: one that was paused, or one that an error or the chain limit suspended."""
+    """Resume an instance that was paused, or that an error or the chain limit suspended."""
     expected = await _expected(sight, instance_id, request)
     with if_version_matches(expected):
         resumed = await sight.engine.resume(

@@ -16,6 +16,7 @@ from holdfast.server.access.tenants import TenantEngine
 from holdfast.server.http.contract import CHANGES, api_router
 from holdfast.server.http.pages import USUAL_ITEMS, Cursor, Limit, Listing, cut
 from holdfast.server.models.base import Listed, Moment, Name
+from holdfast.server.models.consumers import EnvironmentName
 from holdfast.server.models.dead_letters import DeadLetterView, Requeue, RequeueMany, Resolution
 from holdfast.server.models.instances import Why
 from holdfast.store.dead_letters import DeadLetter
@@ -28,19 +29,24 @@ async def list_dead_letters(
     engine: TenantEngine,
     instance: Annotated[UUID | None, Query(description="Only of this instance.")] = None,
     with_reason: Annotated[Name | None, Query(description="Only with this reason.")] = None,
-    source: Annotated[Name | None, Query(description="Only of this source: signal, work, effect …")] = None,
+    source: Annotated[Name | None, Query(description="Only of this source: signal, work, effect, ack …")] = None,
     flow: Annotated[Name | None, Query(description="Only of instances of this flow.")] = None,
     step: Annotated[Name | None, Query(description="Only about this step.")] = None,
     error: Annotated[Name | None, Query(description="Only with this code of an error.")] = None,
     since: Annotated[Moment | None, Query(description="Only what was given up on then or later.")] = None,
+    consumer: Annotated[Name | None, Query(description="Only failed deliveries to this consumer.")] = None,
+    environment: Annotated[
+        EnvironmentName | None, Query(description="Only failed deliveries to consumers of this environment.")
+    ] = None,
     after: Annotated[UUID | None, Query(description="Instead of a cursor: the last letter of the page before.")] = None,
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[DeadLetterView]:
     """Open dead letters, newest first. A filtered page may be short although there are more: only `next` tells."""
     asked = {"with_reason": with_reason, "source": source, "flow": flow, "step": step, "error": error, "since": since}
+    asked |= {"consumer": consumer, "environment": environment}
     listing = Listing(engine.org, "dead letters", instance=instance, **asked)
-    filter = LetterFilter(instance, with_reason, source, flow, step, error, since)
+    filter = LetterFilter(instance, with_reason, source, flow, step, error, since, consumer, environment)
     page = await engine.find_dead_letters(filter, after=listing.start(cursor, after), limit=limit)
     items, next = cut(page.items, page.next, lambda letter: letter.id)
     return Listed(items=[DeadLetterView.of(letter) for letter in items], next=listing.cursor(next))

@@ -20,7 +20,7 @@ async def send_event(
 ) -> SentEvent:
     """Send an event to every wait with a key, those that open later included; answered when it is kept.
 
-    The answer is the same whether somebody waits or not. A step that asks for capabilities does not take it.
+    The answer is the same whether a step waits or not. A step that asks for capabilities does not take it.
     """
     id = signal_id(identity, f"{len(wish.event)}:{wish.event}{wish.key}", key, "event")
     sent = await engine.signal_key(wish.event, wish.key, wish.payload, id=id, by=identity.subject)

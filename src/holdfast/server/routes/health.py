@@ -30,7 +30,7 @@ class Alive(BaseModel):
 
 
 class Readiness(BaseModel):
-    """What the server needs, each `ok` or what is wrong with it; `absent` for a worker that runs elsewhere."""
+    """The parts the server needs, each `ok` or its error; `absent` for a worker that runs elsewhere."""
 
     status: Literal["ok", "unready"]
     checks: dict[str, str] = Field(examples=[{"database": "ok", "schema": "ok", "worker": "absent"}])

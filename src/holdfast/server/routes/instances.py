@@ -63,7 +63,7 @@ async def list_instances(
     cursor: Cursor = None,
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[InstanceView]:
-    """Instances, newest first; what failed, was cancelled or aborted in a period by its end, the last one first.
+    """Instances, newest first; those that failed, were cancelled or aborted in a period by their end, latest first.
 
     Those the caller may not see are left out, and a search looks at a bounded number: a page may be short although
     there are more. Only `next` tells.

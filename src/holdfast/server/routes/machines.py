@@ -191,7 +191,7 @@ async def get_machine_chart(
     dependencies=[needs(Scope.READ)],
 )
 async def simulate_machine(environment: Environment, name: Definition, wish: Simulate, engine: TenantEngine) -> Any:
-    """Send events to an instance that exists only in this answer. Nothing is stored, and no consumer is told."""
+    """Send events to an instance that exists only in this answer. Nothing is stored, and no fact is sent."""
     machine = await engine.machine_of(environment, name, wish.version)
     events = [each if isinstance(each, int | str) else (each.event, each.payload) for each in wish.events]
     done = await asyncio.to_thread(
@@ -275,7 +275,7 @@ async def get_trigger_answer(
 async def get_machine_instance(
     environment: Environment, name: Definition, external_ref: ExternalRef, request: Request, sight: CurrentSight
 ) -> Any:
-    """Where the instance of a reference stands: its state, its last event, what holds it."""
+    """The instance of a reference: its state, its last event, its open gates."""
     found = await sight.seen_machine(await sight.engine.machine(environment, name, external_ref))
     body = encoded(found)
     headers = {"ETag": etag(found.lifecycle, body)}
@@ -293,7 +293,7 @@ async def get_machine_instance(
 async def backfill_machine(
     environment: Environment, name: Definition, wish: Backfill, engine: TenantEngine, identity: CurrentIdentity
 ) -> TriggerView:
-    """Give an object that is new to its machine the past it has, all of it or nothing; no consumer is told.
+    """Give an object that is new to its machine the past it has, all of it or nothing, without facts.
 
     The same past again changes nothing; another one is a conflict.
     """

@@ -82,7 +82,7 @@ async def _inbox(sight: Sight, listing: Listing, status: str | None, last: str |
 
 @router.get("/{task_id}", operation_id="get_task", dependencies=[needs(Scope.READ)])
 async def get_task(task_id: UUID, sight: CurrentSight) -> TaskView:
-    """One task, with its form and what is to be decided about."""
+    """One task, with its form and the data to decide about."""
     return TaskView.of(await sight.task(task_id))
 
 
@@ -90,7 +90,7 @@ async def get_task(task_id: UUID, sight: CurrentSight) -> TaskView:
 async def list_task_events(
     task_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
 ) -> Listed[TaskEventView]:
-    """Who did what with a task, oldest first."""
+    """The history of a task: each change with its actor, oldest first."""
     await sight.task(task_id)
     listing = Listing(sight.engine.org, "task events", task=task_id)
     found = await sight.engine.task_events(task_id, after=listing.place(cursor, int), limit=limit + 1)
@@ -118,7 +118,7 @@ async def release_task(task_id: UUID, sight: CurrentSight) -> TaskView:
 
 @router.post("/{task_id}/assign", operation_id="assign_task", responses=CHANGES, dependencies=[needs(Scope.OPERATE)])
 async def assign_task(task_id: UUID, wish: Handing, sight: CurrentSight) -> TaskView:
-    """Give a task to somebody, whoever has it now."""
+    """Assign a task to a person, even if another one has it."""
     await sight.task(task_id)
     return TaskView.of(await sight.engine.assign(task_id, to=wish.to, by=sight.identity.subject, reason=wish.reason))
 

@@ -65,7 +65,7 @@ async def get_timeline(instance_id: UUID, sight: CurrentSight) -> Timeline:
 async def list_instance_effects(
     instance_id: UUID, sight: CurrentSight, cursor: Cursor = None, limit: Limit = USUAL_ITEMS
 ) -> Listed[EffectView]:
-    """What an instance did to the outside world, oldest first, each with the evidence of its last attempt."""
+    """The effects of an instance, oldest first, each with the evidence of its last attempt."""
     await sight.instance(instance_id)
     listing = Listing(sight.engine.org, "effects of one", instance=instance_id)
     found = await sight.engine.effects(instance_id, after=listing.place(cursor, EffectPlace), limit=limit + 1)

@@ -2,7 +2,7 @@
 
 A pass walks the unfinished instances that need rows from before a moment: those that began before it and have not been
 carried since. Each is decided on under its lock, like any change of it, and its revision rises; an instance that
-somebody holds is left for the next pass. An instance is carried once per period of retention, however many months pass.
+is locked is left for the next pass. An instance is carried once per period of retention, however many months pass.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def find_due(errand: Errand, older: datetime, mark: Mark) -> list[bytes]:
 
 
 class Carrier:
-    """Carries instances, and remembers the flows it has met."""
+    """Carry instances, and remember the flows they belong to."""
 
     def __init__(self) -> None:
         self._programs: dict[bytes, Program | None] = {}
@@ -114,9 +114,18 @@ class Carrier:
         if program is None:
             return UNREADABLE
         instance = Instance(
-            id.bytes, org, definition.bytes, flow, flow_version, version, InstanceStatus(status), known, _CONTEXT,
-            reason, entity_version,
-        )  # fmt: skip
+            id=id.bytes,
+            org=org,
+            definition=definition.bytes,
+            flow=flow,
+            flow_version=flow_version,
+            version=version,
+            status=InstanceStatus(status),
+            state=known,
+            data=_CONTEXT,
+            reason=reason,
+            entity_version=entity_version,
+        )
         return hindrance(program, instance) or carry(instance, from_datetime(moment))
 
     def _program(self, errand: Errand, definition: bytes) -> Program | None:
@@ -130,11 +139,12 @@ class Carrier:
 
 
 def _write(errand: Errand, done: list[Carried]) -> None:
+    errand.one(_FOLDER, "carry_instances", *_instance_columns(done), *_step_columns(done))
+
+
+def _instance_columns(done: list[Carried]) -> tuple[list[Any], ...]:
     whom = [carried.instance for carried in done]
-    steps = [(carried.instance, step) for carried in done for step in carried.steps]
-    errand.one(
-        _FOLDER,
-        "carry_instances",
+    return (
         [UUID(bytes=i.id) for i in whom],
         [i.bucket for i in whom],
         [i.org for i in whom],
@@ -145,6 +155,12 @@ def _write(errand: Errand, done: list[Carried]) -> None:
         [carried.key for carried in done],
         [i.entity_version for i in whom],
         [carried.detail.decode() for carried in done],
+    )
+
+
+def _step_columns(done: list[Carried]) -> tuple[list[Any], ...]:
+    steps = [(carried.instance, step) for carried in done for step in carried.steps]
+    return (
         [UUID(bytes=i.id) for i, _ in steps],
         [i.bucket for i, _ in steps],
         [i.version for i, _ in steps],

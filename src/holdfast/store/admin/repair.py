@@ -107,7 +107,17 @@ def lock_instance(errand: Errand, org: str, id: bytes) -> Stored | None:
         known, problem = (read_state(state.encode()) if version else EMPTY), None
     except HoldfastError as unreadable:
         known, problem = None, unreadable.message
-    return Stored(identity, version, InstanceStatus(status), reason, data.encode(), known, problem, now, carried)
+    return Stored(
+        identity=identity,
+        version=version,
+        status=InstanceStatus(status),
+        reason=reason,
+        data=data.encode(),
+        state=known,
+        problem=problem,
+        now=now,
+        carried=carried,
+    )
 
 
 def read_rows(errand: Errand, stored: Stored) -> list[StepRow]:

@@ -1,6 +1,6 @@
-"""Deliveries in a commit: who has answered a fact, and the rows that a new answer changes.
+"""Deliveries in a commit: the answers to a fact so far, and the rows that a new one changes.
 
-The commit holds the instance's lock, so nobody else settles or promotes its deliveries meanwhile.
+The commit holds the instance's lock, so no other process settles or promotes its deliveries meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instances of machines that a trigger makes sure of: inserted, or found, at the beginning of its own commit.
 
-It comes before any lock, because a key that somebody else is inserting makes it wait.
+It comes before any lock, because it waits for a transaction that is inserting the same key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.store.pg.wire import read_int
 
 
 class Ensure(msgspec.Struct, frozen=True, gc=False):
-    """The instance a trigger needs, as it is inserted if nobody has it yet."""
+    """The instance a trigger needs, as it is inserted if it is missing."""
 
     id: bytes
     org: str

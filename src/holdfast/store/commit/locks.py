@@ -180,24 +180,28 @@ def load_instance(row: Sequence[Any]) -> Instance:
         :14
     ]
     decided = read_int(version)
+    created, *request, updated = row[15:20]
+    starter, partition, correlation = (None if said is None else said.decode() for said in request)
     return Instance(
-        id,
-        org.decode(),
-        definition,
-        flow.decode(),
-        read_int(flow_version),
-        decided,
-        InstanceStatus(status.decode()),
-        read_state(state[1:]) if decided else EMPTY,
-        data[1:],
-        None if reason is None else reason.decode(),
-        read_int(entity),
-        parent,
-        None if token is None else token.decode(),
-        None if trace is None else trace.decode(),
-        read_int(row[15]),
-        *(None if said is None else said.decode() for said in row[16:19]),
-        updated=read_int(row[19]),
+        id=id,
+        org=org.decode(),
+        definition=definition,
+        flow=flow.decode(),
+        flow_version=read_int(flow_version),
+        version=decided,
+        status=InstanceStatus(status.decode()),
+        state=read_state(state[1:]) if decided else EMPTY,
+        data=data[1:],
+        reason=None if reason is None else reason.decode(),
+        entity_version=read_int(entity),
+        parent=parent,
+        parent_token=None if token is None else token.decode(),
+        trace=None if trace is None else trace.decode(),
+        created=read_int(created),
+        starter=starter,
+        partition=partition,
+        correlation=correlation,
+        updated=read_int(updated),
     )
 
 

@@ -1,1 +1,1 @@
-"""The commands of machines: what moves them, what takes their facts, what is told of them."""
+"""The commands of machines: triggers, consumers and their facts, reports."""
