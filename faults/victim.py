@@ -15,7 +15,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -159,13 +159,14 @@ class Nursery:
 
 
 @contextmanager
-def nursery(task: Task) -> Iterator[Nursery]:
+def nursery(task: Task, environment: Mapping[str, str] | None = None) -> Iterator[Nursery]:
     process = subprocess.Popen(
         [sys.executable, "-m", "faults.victim", json.dumps(asdict(task))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
     )
     try:
         yield Nursery(process, task.dsn)

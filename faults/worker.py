@@ -8,6 +8,7 @@ fleet's business.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import json
 import logging
@@ -40,6 +41,8 @@ class Task:
     # Modules whose `apply()` runs before anything else: those of a whole run, unless a task says otherwise.
     patches: list[str] = field(default_factory=lambda: os.environ.get("FAULTS_PATCHES", "").split())
     extras: list[str] = field(default_factory=list)  # "module:function", called with (engine, hands)
+    works: bool = True  # False: an engine without a worker
+    chores: list[str] = field(default_factory=list)  # "module:coroutine", which run as long as the process does
 
 
 class Hands:
@@ -125,13 +128,17 @@ async def serve(task: Task) -> None:
     listening = asyncio.create_task(listen(asked))
     engine = await opened(task, hands)
     try:
-        async with engine.worker(**task.worker):
+        async with engine.worker(**task.worker) if task.works else contextlib.nullcontext():
             print(json.dumps({"ready": True}), flush=True)
             answering = asyncio.create_task(answer(engine, asked))
-            await stopped.wait()
-        for chore in (listening, answering):
+            leaving = asyncio.create_task(stopped.wait())
+            chores = [asyncio.create_task(named(chore)(engine, hands)) for chore in task.chores]
+            ended, _ = await asyncio.wait({leaving, *chores}, return_when=asyncio.FIRST_COMPLETED)
+            for chore in ended:
+                chore.result()  # one that failed ends its process
+        for chore in (listening, answering, *chores):
             chore.cancel()
-        await asyncio.gather(listening, answering, return_exceptions=True)
+        await asyncio.gather(listening, answering, *chores, return_exceptions=True)
     finally:
         await engine.close()
 

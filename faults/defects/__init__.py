@@ -1,4 +1,4 @@
-"""Seventeen defects on purpose, each with the scenario that has to turn red when it is switched on.
+"""Twenty-one defects on purpose, each with the scenario that has to turn red when it is switched on.
 
 A harness that has never found anything proves nothing. Each module here breaks one thing the engine relies on, by
 another text of a statement or another function in its place, in a process of its own; nothing of it is in the engine.
@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults.defects import lease_probes, probes
+from faults.defects import lease_probes, machine_probes, probes
 from faults.report import Figure
 from faults.scenarios import begins, clock, duplicates, poison, wakeups
 
@@ -51,6 +51,10 @@ DEFECTS = [
     Defect("trust_from_answer", "trust is counted from a renewal's answer", "S3", lease_probes.late_answer),
     Defect("begins_lost", "nobody asks for the lease before a call", "S26", lambda seed: begins.frozen(seed, 3)),
     Defect("begins_suspended", "suspended work stays queued", "S26", lambda seed: begins.suspended(seed, 3)),
+    Defect("promotion_skipped", "an ACK does not make the next fact due", "S27", machine_probes.in_turn),
+    Defect("order_lost", "every fact is due at once", "S27", machine_probes.in_turn),
+    Defect("attempt_while_down", "a probe of who is down counts when it begins", "S27", machine_probes.outage),
+    Defect("gate_early", "phases go out together", "S28", machine_probes.phases),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Seeded defects: each of the seventeen is switched on in turn, and the scenario made for it has to turn red.
+"""Seeded defects: each of the twenty-one is switched on in turn, and the scenario made for it has to turn red.
 
 Every probe is also run with the engine as it is, where it has to be green: a probe that is always red catches nothing.
 """
@@ -16,7 +16,7 @@ from faults.defects import DEFECTS, Defect
 from faults.profile import Profile
 from faults.report import NONE, ROOT, Bar, Figure
 
-SHORT = ("no_fence", "receipt_overwritten", "claim_in_limit", "session_tenant")
+SHORT = ("no_fence", "receipt_overwritten", "claim_in_limit", "session_tenant", "gate_early")
 LANES = 2
 PATIENCE = 120
 

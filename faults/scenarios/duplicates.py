@@ -32,6 +32,7 @@ WAITS = 10
 MOST = 9  # sends of one signal; five on average
 IN_FLIGHT = 64
 TRANSACTION = 4  # sends of the SQL function per commit
+REFUSED = "HF"  # how states of the engine's own refusals begin
 APPLIED = """
 select instance_id::text, output ->> 'signal' from holdfast.steps
 where node like 'wait%%' and status = 'completed'
@@ -107,7 +108,7 @@ async def _send_all(stage: Stage, instances: int, luck: random.Random) -> Tally:
             third_part = len(sends) // 3
             await asyncio.gather(
                 _by_engine((engine, second, third), iter(sends[:third_part]), luck, tally),
-                *(asyncio.to_thread(_by_sql, stage.dsn, sends[third_part + n :: 2]) for n in range(2)),
+                *(asyncio.to_thread(_by_sql, stage.dsn, sends[third_part + n :: 2], tally) for n in range(2)),
             )
             await scene.until(lambda: not stage.unfinished(), 60, "every instance got its signals")
     return tally
@@ -153,15 +154,16 @@ async def _forge(engine: Engine, id: str, signal: UUID, tally: Tally) -> None:
         return
 
 
-def _by_sql(dsn: str, sends: list[tuple[str, UUID, int]]) -> None:
+def _by_sql(dsn: str, sends: list[tuple[str, UUID, int]], tally: Tally) -> None:
     """Each transaction in sorted order; two callers with the same signals may still be told to run theirs again."""
     with psycopg.connect(dsn) as connection:
         for first in range(0, len(sends), TRANSACTION):
-            while not _transaction(connection, sorted(sends[first : first + TRANSACTION], key=lambda send: send[1])):
+            together = sorted(sends[first : first + TRANSACTION], key=lambda send: send[1])
+            while not _transaction(connection, together, tally):
                 connection.rollback()
 
 
-def _transaction(connection: psycopg.Connection, sends: list[tuple[str, UUID, int]]) -> bool:
+def _transaction(connection: psycopg.Connection, sends: list[tuple[str, UUID, int]], tally: Tally) -> bool:
     try:
         for id, signal, n in sends:
             connection.execute(
@@ -170,6 +172,11 @@ def _transaction(connection: psycopg.Connection, sends: list[tuple[str, UUID, in
         connection.commit()
     except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
         return False
+    except psycopg.Error as refusal:
+        if not (refusal.sqlstate or "").startswith(REFUSED):
+            raise
+        tally.wrong.append(f"a repeated signal was refused in SQL: {refusal}".splitlines()[0])
+        connection.rollback()
     return True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import load_steps
+from holdfast import Machine, load_steps
 from holdfast.doors.registry import source_of
 from holdfast.doors.saga import Branch, Flow, Retry, Undo
 from holdfast.doors.saga.model import Definition
@@ -133,6 +133,8 @@ FLOWS = [  # with the hash of the stored source and that of the compiled graph
 def _definitions(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     if path.suffix == ".yaml":
         return list(load_steps(path.read_text(), name=path.name).require_sound())
+    if path.suffix == ".json":
+        return [Machine.load(path, path.with_name(path.name.replace(".blueprint.", ".policy.")))]
     monkeypatch.syspath_prepend(str(EXAMPLES))
     spec = importlib.util.spec_from_file_location(f"golden_{path.stem}", path)
     assert spec is not None
@@ -146,7 +148,8 @@ def test_every_example_keeps_its_hashes(monkeypatch: pytest.MonkeyPatch) -> None
     """Each with the hash of its compiled graph and of its stored source."""
     found: dict[str, list[str]] = {}
     written = [path for path in sorted(EXAMPLES.glob("*.py")) if "Flow(" in path.read_text()]
-    for path in [*written, *sorted(EXAMPLES.glob("steps/*.yaml"))]:
+    machines = EXAMPLES.glob("machines/*.blueprint.json")
+    for path in [*written, *sorted(EXAMPLES.glob("steps/*.yaml")), *sorted(machines)]:
         for definition in _definitions(path, monkeypatch):
             source = source_of(definition)
             name = f"{path.relative_to(EXAMPLES)}:{source.name}@{source.version}"

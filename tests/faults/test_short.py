@@ -30,4 +30,4 @@ def test_the_short_profile_holds(names: list[str]) -> None:
 
 def test_there_is_a_scenario_for_each_bar() -> None:
     kernel = {"kills", "frozen", "recovery", "answers", "contention", "deaths", "throughput", "rollbacks"}
-    assert kernel | {"tenants", "advances"} <= set(SCENARIOS)
+    assert kernel | {"tenants", "advances", "consumers", "stays"} <= set(SCENARIOS)

@@ -15,10 +15,8 @@ from holdfast.store.pg.session import Session
 PENDING, DELIVERED = 40_000_000, 240_000_000
 
 
-async def register(session: Session, name: str = "billing", **wishes: Any) -> KnownConsumer:
-    known = await consumers.register(
-        session, "default", NewConsumer(environment="prod", name=name, way="pull", **wishes)
-    )  # type: ignore[arg-type]
+async def register(session: Session, name: str = "billing", way: str = "pull", **wishes: Any) -> KnownConsumer:
+    known = await consumers.register(session, "default", NewConsumer(environment="prod", name=name, way=way, **wishes))  # type: ignore[arg-type]
     await fill(session)
     return known
 
@@ -30,8 +28,9 @@ async def fill(session: Session, page: int = 1000) -> None:
             await consumers.step(session, one, page)
 
 
-async def claim(session: Session, *of: KnownConsumer, room: int = 100) -> list[Claimed]:
-    return await deliveries.claim_deliveries(session, [Wanted(c.id, room, PENDING) for c in of], 200, DELIVERED)
+async def claim(session: Session, *of: KnownConsumer, room: int = 100, is_probe: bool = False) -> list[Claimed]:
+    wanted = [Wanted(c.id, room, PENDING, is_probe) for c in of]
+    return await deliveries.claim_deliveries(session, wanted, 200, DELIVERED)
 
 
 def now(db: Db) -> datetime:

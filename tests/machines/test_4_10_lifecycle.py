@@ -16,6 +16,7 @@ from machine_graphs import send, vendor
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.store.pg.session import Session
+from holdfast.store.reads import lifecycle
 from holdfast.store.reads.lifecycle import read_lifecycle
 
 sys.path.append(str(Path(__file__).parent.parent / "store"))
@@ -81,6 +82,29 @@ async def test_an_activity_whose_entry_is_gone_is_with_the_others(engine: Engine
     document = await engine.lifecycle(id)
     assert [a.name for a in document.other_activities] == ["Collect"]
     assert document.entries[0].activities == []
+
+
+async def test_a_document_ends_with_its_bytes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = await vendor(engine)
+    await send(engine, id, *["edit"] * 4)
+    for n in range(4):
+        await engine.activity(id, f"n{n}", status="Done", by="r1", entry="none", data="x" * 600)
+    whole = await engine.lifecycle(id)
+    assert (len(whole.entries), len(whole.other_activities), whole.truncated) == (5, 4, False)
+    monkeypatch.setattr(lifecycle, "MOST_BYTES", 30)  # of payloads that are 16 each, and 24 as they are stored
+    found = await engine.lifecycle(id)
+    assert (found.entries, found.other_activities) == (whole.entries[-2:], whole.other_activities[-1:])
+    assert found.truncated
+    monkeypatch.setattr(lifecycle, "MOST_BYTES", 1_200)
+    found = await engine.lifecycle(id)
+    assert (found.entries, found.other_activities, found.truncated) == (
+        whole.entries,
+        whole.other_activities[-2:],
+        True,
+    )
+    monkeypatch.setattr(lifecycle, "MOST_BYTES", 1)
+    assert (await engine.lifecycle(id)).entries == whole.entries[-1:], "the latest one is always there"
+    assert (await engine.lifecycle(id, last=5)).truncated
 
 
 async def test_the_last_entries_only(engine: Engine) -> None:

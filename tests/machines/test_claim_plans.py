@@ -103,8 +103,8 @@ FILLING = '{"phase": "fill"}'
 # statement → parameters, the indexes it may use, and how much one more level of each may cost
 COSTS: dict[str, tuple[list[Any], set[str], int]] = {
     "claim_deliveries": (
-        [[CONSUMER], [50], [40_000_000], 200, 240_000_000],
-        {DUE_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey"},
+        [[CONSUMER], [50], [40_000_000], [1], 200, 240_000_000, 8_000_000],
+        {DUE_INDEX, "ack_consumers_pkey", "acks_pkey", "consumers_pkey", "consumer_beats_pkey"},
         400,
     ),
     "read_next_delivery": ([[CONSUMER]], {DUE_INDEX}, 5),
@@ -220,7 +220,7 @@ def _cost_of_receiving(db: Db) -> int:
     return buffers(found[0]["Plan"])
 
 
-def test_a_redrive_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> None:
+def test_a_requeue_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> None:
     for db in grown:
         [(instance, bucket, at, fact)] = db.execute(
             "select instance_id, bucket, created_at, ack_id from holdfast.ack_consumers limit 1"
@@ -230,7 +230,7 @@ def test_a_redrive_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> N
             pin(db)
             place = [[instance], [bucket]]
             for name, values, indexes in (
-                ("redrive_deliveries", [*place, [at], [fact], [CONSUMER], 1],
+                ("requeue_deliveries", [*place, [at], [fact], [CONSUMER], 1],
                  {OPEN_INDEX, "ack_consumers_pkey", "consumers_pkey"}),
                 ("read_halting", place, {OPEN_INDEX}),
                 ("list_deliveries_of_instance",

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 from machine_rows import Db, add_fact, close, told
-from machine_store import DELIVERED, claim, now, register
+from machine_store import DELIVERED, PENDING, claim, now, register
 
 from holdfast.core.model.timestamps import from_datetime
 from holdfast.store import consumers, deliveries
@@ -127,12 +127,69 @@ async def test_5_7_an_attempt_that_reached_nobody_is_given_back(session: Session
     assert await deliveries.extend(session, [msgspec.structs.replace(again, attempt=2)], 1) == set()
 
 
+async def test_5_7_who_cannot_be_reached_is_only_probed(session: Session, db: Db, holdfast_dsn: str) -> None:
+    """Whoever has not heard of the outage claims nothing, and a probe that dies burns nothing."""
+    billing = await register(session, way="push")
+    await consumers.beat(session, [billing.id])
+    add_fact(db, 1, 1)
+    await consumers.note_reach(session, billing.id, reached=False, recheck=60_000_000)
+    assert await claim(session, billing) == []
+    for _ in range(3):
+        [probe] = await claim(session, billing, is_probe=True)
+        assert (probe.attempt, probe.counted) == (1, 0)
+        assert told(db, "billing") == [("V-1", 1, 0, "pending", 0, True)]
+        shift(holdfast_dsn, timedelta(seconds=41))
+    assert db.execute("select count(*) from holdfast.notices").fetchone() == (0,)
+    await consumers.note_reach(session, billing.id, reached=True, recheck=60_000_000)
+    assert [c.attempt for c in await claim(session, billing)] == [1]
+
+
+async def test_5_7_who_pulls_instead_of_being_pushed_to_is_there(session: Session, db: Db) -> None:
+    billing = await register(session, way="push")
+    await consumers.note_reach(session, billing.id, reached=False, recheck=60_000_000)
+    add_fact(db, 1, 1)
+    assert await claim(session, billing) == []
+    billing = await register(session)
+    assert [c.attempt for c in await claim(session, billing)] == [1]
+
+
+async def test_5_7_a_probe_that_reached_somebody_counts(session: Session, db: Db, holdfast_dsn: str) -> None:
+    billing = await register(session)
+    add_fact(db, 1, 1)
+    [probe] = await claim(session, billing, is_probe=True)
+    assert await deliveries.count_probe(session, probe, PENDING) == {probe.key}
+    assert told(db, "billing") == [("V-1", 1, 0, "pending", 1, True)]
+    assert await deliveries.count_probe(session, probe, PENDING) == set()
+    assert await claim(session, billing) == []
+    shift(holdfast_dsn, timedelta(seconds=41))
+    [probe] = await claim(session, billing, is_probe=True)
+    assert await deliveries.give_back(session, [probe]) == {probe.key}
+    assert [(c.attempt, c.counted) for c in await claim(session, billing)] == [(2, 2)]
+
+
 async def test_a_claim_has_no_more_than_there_is_room_for(session: Session, db: Db) -> None:
     billing, audit = await register(session), await register(session, "audit")
     for instance in range(1, 6):
         add_fact(db, instance, 1)
     assert len(await claim(session, billing, room=2)) == 2
     assert len(await claim(session, billing, audit, room=4)) == 7
+
+
+async def test_a_claim_ends_with_its_bytes_for_each_consumer(
+    session: Session, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    billing, audit = await register(session), await register(session, "audit")
+    for instance in range(1, 5):
+        add_fact(db, instance, 1)
+    [size] = {len(c.body) for c in await claim(session, billing, room=1)}
+    monkeypatch.setattr(deliveries, "CLAIM_BYTES", size + 1)
+    taken = await claim(session, billing, audit)
+    assert [c.key.consumer for c in taken].count(billing.id) == 2
+    assert len(taken) == 4
+    assert [row[4] for row in told(db, "billing")] == [1, 1, 1, 0], "what does not fit has no attempt and stays due"
+    monkeypatch.setattr(deliveries, "CLAIM_BYTES", 1)
+    assert len(await claim(session, billing, audit)) == 2, "the first one is always there"
+    assert [row[4] for row in told(db, "billing")] == [1, 1, 1, 1]
 
 
 async def test_a_removed_consumer_is_sent_nothing_and_its_facts_are_abandoned(session: Session, db: Db) -> None:

@@ -40,6 +40,19 @@ async def test_metrics_name_consumers_of_the_tenant_that_asks(engine: Engine) ->
     assert others.consumer_open_facts == {("(others)", "(others)"): 1}
 
 
+async def test_many_consumers_of_one_tenant_hide_nobody_elses(engine: Engine) -> None:
+    await office(engine)
+    with psycopg.connect(engine.dsn) as db:  # they come first by the name of their organisation
+        db.execute("""
+            insert into holdfast.consumers (id, bucket, org_id, environment, name, way, takes_transitions, takes_hooks,
+                critical, ttl, max_attempts, in_flight, since, registered_at, updated_at)
+            select gen_random_uuid(), 0, 'aaa', 'prod', n::text, 'pull', true, true, true, 9, 9, 9, now(), now(), now()
+            from generate_series(1, 200) n""")
+    await engine.look_at_backlog()
+    stats = engine.stats()
+    assert stats.consumer_open_facts == {("prod", "billing"): 1, ("prod", "audit"): 0, ("(others)", "(others)"): 0}
+
+
 async def test_the_doctor_warns_of_consumers_that_are_behind_or_down(engine: Engine) -> None:
     await office(engine)
     [good] = await examine(engine)

@@ -181,7 +181,7 @@ def test_a_look_without_anything_due_reads_next_to_nothing(grown: tuple[Db, Db])
 @pytest.mark.parametrize(
     ("name", "values", "org"),
     [
-        ("read_lifecycle", [ONE, 7, "acme", 1_000], "acme"),
+        ("read_lifecycle", [ONE, 7, "acme", 1_000, 8_000_000], "acme"),
         ("list_activities", [ONE, 7, "acme", None, None, 100], "acme"),
         ("read_present_entry", [ONE, 7, "acme"], None),
         ("read_entry", [ONE, 7, "acme", 3], None),

@@ -11,7 +11,7 @@ import pytest
 from api_flows import get, operator, post
 from http_server import Served
 
-from holdfast import Caller
+from holdfast import Caller, Machine
 
 pytestmark = pytest.mark.anyio
 
@@ -178,6 +178,38 @@ async def test_events_are_tried_without_a_trace(olga: httpx2.AsyncClient) -> Non
     refused = await post(olga, f"{ORDERS}/simulate", 404, {"events": ["Pray"]})
     assert refused["code"] == "MACHINE_EVENT_UNKNOWN"
     assert (await post(olga, f"{ORDERS}/simulate", 422, {"events": [None]}))["code"] == "REQUEST_INVALID"
+
+
+async def test_a_simulation_answers_no_more_than_a_page(olga: httpx2.AsyncClient) -> None:
+    large = {
+        **POLICY,
+        "params": [{"code": "TERMS", "data": {"text": "x" * 500_000}}],
+        "rules": [{"state": "Paid", "params": ["TERMS"]}],
+    }
+    await post(olga, "machines", 200, {"policy": large})
+    events = [{"event": 1, "payload": {"amount": 1}}, *["Remind"] * 20]
+    refused = await post(olga, f"{ORDERS}/simulate", 422, {"events": events})
+    assert (refused["code"], refused["detail"][:28]) == ("SIMULATION_TOO_LARGE", "The answers to 17 of 21 even")
+    assert len((await post(olga, f"{ORDERS}/simulate", 200, {"events": events[:16]}))["entries"]) == 16
+
+
+async def test_nobody_waits_for_a_machine_to_be_read(olga: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one takes seconds."""
+    read: list[str] = []
+    parse = Machine.parse
+
+    def off_the_loop(*args: Any, **options: Any) -> Machine:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        read.append("read")
+        return parse(*args, **options)
+
+    monkeypatch.setattr(Machine, "parse", off_the_loop)
+    await post(olga, "machines", 200, {"blueprint": BLUEPRINT, "policy": POLICY})
+    await post(olga, "machines?dry_run=true", 200, {"policy": POLICY})
+    await post(olga, f"{ORDERS}/simulate", 200, {"events": []})
+    assert (await olga.get(f"/api/v1/{ORDERS}/chart")).is_success
+    assert len(read) == 4
 
 
 # --- triggers -------------------------------------------------------------------------------------------------------

@@ -8,11 +8,20 @@ import pytest
 from api_flows import get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
+from holdfast import Machine
 from holdfast.server.http import pages
 
 pytestmark = pytest.mark.anyio
 
 STARTS = 3
+PAIR: dict[str, Any] = {
+    "name": "pair",
+    "version": 1,
+    "environment": "prod",
+    "states": [{"name": "New", "is_initial": True}, {"name": "Done", "is_final": True}],
+    "events": [{"code": 1, "name": "Go"}],
+    "transitions": [{"from": "New", "event": 1, "to": "Done"}],
+}
 
 
 def test_a_page_ends_before_its_bytes_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,11 +43,13 @@ async def test_every_list_gives_everything_however_small_its_pages(
     client = await operator(server)
     started = [(await start(client, input={"n": n, "text": "x" * 5_000}))["id"] for n in range(STARTS)]
     await server.engine.drain()
-    await post(client, "consumers", body={"environment": "prod", "name": "decision"})
+    await _tell(server, started[0])
     lists = _lists(server, started[0])
-    whole = {path: (await get(client, path, **filters))["items"] for path, filters in lists.items()}
+    whole = {path: _lasting((await get(client, path, **filters))["items"]) for path, filters in lists.items()}
     several = {path for path, items in whole.items() if len(items) > 1}
-    assert several >= {"instances", "tasks", "definitions", f"instances/{started[0]}/events"}
+    of_one = {f"instances/{started[0]}/{what}" for what in ("events", "activities")}
+    told = {"machines", "consumers", "consumers/decision/deliveries", "notices"}
+    assert several >= {"instances", "tasks", "definitions", *of_one, *told}
     monkeypatch.setattr(pages, "MOST_BYTES", 1)
     for path, filters in lists.items():
         found: list[Any] = []
@@ -46,10 +57,30 @@ async def test_every_list_gives_everything_however_small_its_pages(
         while True:
             page = await get(client, path, **filters, **({"cursor": page["next"]} if page["next"] else {}))
             assert len(page["items"]) <= 1, path
-            found += page["items"]
+            found += _lasting(page["items"])
             if page["next"] is None:
                 break
         assert found == whole[path], path
+
+
+def _lasting(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items without how long a consumer has been behind."""
+    return [{name: value for name, value in item.items() if name != "behind"} for item in items]
+
+
+async def _tell(server: Served, instance: str) -> None:
+    """Two machines and two consumers with two facts each, two notices, two activities."""
+    acme, client = server.engine.for_org("acme"), await operator(server)
+    for name in ("pair", "twin"):
+        await acme.import_machine(Machine.load({**PAIR, "name": name}))
+    for name in ("decision", "other"):
+        await acme.register_consumer("prod", name)
+    for ref in ("P-1", "P-2"):
+        await acme.trigger("prod", "pair", ref, "Go")
+    for n in range(2):
+        await post(client, f"instances/{instance}/activities", 200, {"name": f"n{n}", "status": "s", "entry": "none"})
+        server.engine.board.tell_error(f"TOLD_{n}", "told", org="acme")
+    await server.engine.board.told()
 
 
 def _lists(server: Served, instance: str) -> dict[str, dict[str, str]]:
@@ -68,5 +99,5 @@ def _lists(server: Served, instance: str) -> dict[str, dict[str, str]]:
     filled = {path: path for path in found if "{task_id}" not in path}
     for name, value in known.items():
         filled = {path: text.replace(name, value) for path, text in filled.items()}
-    needed = {"tasks": {"role": "clerk"}, "consumers/decision/deliveries": {"environment": "prod"}}
-    return {text: needed.get(text, {}) for text in filled.values()}
+    filters = {"tasks": {"role": "clerk"}, "consumers/decision/deliveries": {"environment": "prod"}}
+    return {text: filters.get(text, {}) for text in filled.values()}

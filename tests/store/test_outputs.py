@@ -40,7 +40,7 @@ WAIT = KeyWait("paid", "order-1", "0@1", ID)
 # What the batch itself brings, and what counts and writes the short way.
 OF_THE_BATCH = {
     "delete_signals", "uncount_calls", "insert_statistics", "close_deliveries", "promote_deliveries", "bury_deliveries",
-    "redrive_deliveries", "release_deliveries", "watch_instances",
+    "requeue_deliveries", "release_deliveries", "watch_instances",
 }  # fmt: skip
 SHORT = {"begin_instances", "advance_steps", "finish_instances", "undo_steps", "end_rollbacks"}
 

@@ -231,7 +231,7 @@ DELIVERIES = {
     "fill_deliveries", "find_delivery", "find_taker", "insert_deliveries", "list_behind", "list_in_hand",
     "list_consumers", "list_deliveries_of_instance", "list_open_deliveries", "mark_deliveries", "move_deliveries",
     "postpone_deliveries", "promote_deliveries", "read_deliveries", "read_halting", "read_next_delivery",
-    "rearm_deliveries", "redrive_deliveries", "resolve_ack_letters", "pass_gates", "release_deliveries",
+    "rearm_deliveries", "requeue_deliveries", "resolve_ack_letters", "pass_gates", "release_deliveries",
 }  # fmt: skip
 
 # Notices and the lifecycle lie in partitions, too: tests/machines/test_plans_of_reports.py looks at them.

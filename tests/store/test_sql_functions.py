@@ -180,6 +180,30 @@ def test_bad_input_is_refused_and_nothing_stored(flow: Db, code: str, arguments:
     assert one(flow, "select count(*) from holdfast.instances") == 0
 
 
+def test_who_and_what_for_are_bounded_in_every_verb(flow: Db) -> None:
+    """Each verb that tenants may call; a new one is tried as well."""
+    takes = """
+        select p.oid::regproc::text, array_to_string(array(
+            select format('%%s => null::%%s', coalesce(nullif(p.proargnames[n], ''), n::text), format_type(t, null))
+            from unnest(p.proargtypes) with ordinality x(t, n)
+            where n <= p.pronargs - p.pronargdefaults), ', ')
+        from pg_proc p
+        where p.pronamespace = 'holdfast'::regnamespace and %s = any(p.proargnames)
+            and has_function_privilege('holdfast_tenant', p.oid, 'execute') and p.prosecdef"""
+    instance = one(flow, "select holdfast.start('order')")
+    for name, most, wanted in (
+        ("by", 2000, {"start", "signal", "signal_key", "cancel", "decide", "trigger", "ack"}),
+        ("trace", 500, {"start", "trigger"}),
+    ):
+        verbs = dict(flow.execute(takes, [name]).fetchall())
+        assert verbs.keys() == {f"holdfast.{verb}" for verb in wanted}
+        for verb, needed in verbs.items():
+            given = f"{needed}, {name} => %s".replace("instance => null", f"instance => '{instance}'")
+            refusal = fails(flow, "HF422", f"select {verb}({given})", "x" * (most + 1))
+            assert f"1 to {most} are allowed" in str(refusal), (verb, refusal)
+    assert one(flow, "select count(*) from holdfast.signals") == 1
+
+
 @pytest.mark.parametrize(
     "value", [Jsonb("x" * (MAX_BYTES - 2)), nested(MAX_DEPTH), Jsonb([2**63 - 1, -(2**63), "9" * 40, 0.1])]
 )

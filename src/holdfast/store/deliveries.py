@@ -7,7 +7,7 @@ it has that in its row at once, and the commit follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +22,7 @@ from holdfast.store.pg.transaction import PIN
 from holdfast.store.pg.wire import read_int
 
 FIRST: Final = (-(2**63), bytes(16))  # before the first delivery of any list
+CLAIM_BYTES: Final = 8 * 1024 * 1024  # of the bodies of one consumer in one claim; the first one is always there
 
 
 class DeliveryKey(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +50,12 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     state: str
     step: bytes
     body: bytes  # JSON
+    is_probe: bool = False  # its attempt counts when it has reached somebody
+
+    @property
+    def counted(self) -> int:
+        """Attempts in its row after the claim."""
+        return self.attempt - self.is_probe
 
 
 class Wanted(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +64,7 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
     consumer: bytes
     room: int
     resend: int  # microseconds
+    is_probe: bool = False  # of a consumer that is down
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -87,12 +95,13 @@ class Delivery(msgspec.Struct, frozen=True):
 async def claim_deliveries(
     session: Session, wanted: Sequence[Wanted], page: int, delivered_resend: int
 ) -> list[Claimed]:
-    """Take due facts, `page` at most of each consumer, in the order in which a consumer is to get them."""
+    """Take due facts, `page` and `CLAIM_BYTES` at most of each consumer, in the order in which it is to get them."""
     if not wanted:
         return []
-    batch = [(w.consumer, w.room, w.resend) for w in sorted(wanted, key=lambda w: w.consumer)]
-    results = await session.once(PIN, SQL.claim_deliveries.rows(batch, page, delivered_resend))
-    claimed = [_claimed(row) for row in rows(results[1])]
+    batch = [(w.consumer, w.room, w.resend, int(not w.is_probe)) for w in sorted(wanted, key=lambda w: w.consumer)]
+    probed = {w.consumer for w in wanted if w.is_probe}
+    results = await session.once(PIN, SQL.claim_deliveries.rows(batch, page, delivered_resend, CLAIM_BYTES))
+    claimed = [_claimed(row, probed) for row in rows(results[1])]
     return sorted(claimed, key=lambda c: (c.key.fact.at, c.seq, c.ordinal))
 
 
@@ -128,20 +137,26 @@ async def postpone(session: Session, wishes: Sequence[tuple[DeliveryKey, int, st
 
 async def extend(session: Session, claims: Sequence[Claimed], resend: int) -> set[DeliveryKey]:
     """Keep facts from being sent again while their handlers run; those whose attempt is still the last one."""
-    return await _move(session, claims, 0, resend)
+    return await _move(session, [(claimed, 0) for claimed in claims], resend)
 
 
 async def give_back(session: Session, claims: Sequence[Claimed]) -> set[DeliveryKey]:
     """Give back facts that were claimed and never sent: the attempt does not count."""
-    return await _move(session, claims, 1, 0)
+    return await _move(session, [(claimed, int(not claimed.is_probe)) for claimed in claims], 0)
 
 
-async def _move(session: Session, claims: Sequence[Claimed], back: int, delay: int) -> set[DeliveryKey]:
+async def count_probe(session: Session, probe: Claimed, resend: int) -> set[DeliveryKey]:
+    """Count the attempt of a probe that has reached somebody."""
+    return await _move(session, [(probe, -1)], resend)
+
+
+async def _move(session: Session, claims: Sequence[tuple[Claimed, int]], delay: int) -> set[DeliveryKey]:
+    """Take so many attempts of each claim back, and set when it is due."""
     if not claims:
         return set()
-    batch = [(*c.key.row(), c.attempt, back, delay) for c in sorted(claims, key=lambda c: c.key.row())]
+    batch = sorted((*claimed.key.row(), claimed.counted, back, delay) for claimed, back in claims)
     results = await session.once(PIN, SQL.move_deliveries.rows(batch))
-    return _changed([c.key for c in claims], rows(results[1]))
+    return _changed([claimed.key for claimed, _ in claims], rows(results[1]))
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -212,13 +227,14 @@ def _changed(keys: Sequence[DeliveryKey], found: list[list[Any]]) -> set[Deliver
     return {key for key in keys if (key.fact.fact, key.consumer) in there}
 
 
-def _claimed(row: list[Any]) -> Claimed:
+def _claimed(row: list[Any], probed: Set[bytes]) -> Claimed:
     (instance, at, fact, consumer, org, attempt, most, seq, ordinal, over, needs_ack, kind, state, step,
      body) = row  # fmt: skip
+    is_probe = consumer in probed
     return Claimed(
         key=DeliveryKey(AckAddress(instance, read_int(at), fact), consumer),
         org=org.decode(),
-        attempt=read_int(attempt),
+        attempt=read_int(attempt) + is_probe,
         most=read_int(most),
         seq=read_int(seq),
         ordinal=read_int(ordinal),
@@ -227,7 +243,8 @@ def _claimed(row: list[Any]) -> Claimed:
         kind=kind.decode(),
         state=state.decode(),
         step=step,
-        body=body[1:],
+        body=body,
+        is_probe=is_probe,
     )
 
 

@@ -69,6 +69,11 @@ class Notice(msgspec.Struct, frozen=True):
     detail: Any
     created_at: datetime
 
+    @property
+    def state(self) -> str | None:
+        """The state that the message names; None if it names none."""
+        return self.detail.get("state", self.detail.get("state_name"))
+
 
 class NoticePage(msgspec.Struct, frozen=True):
     """Notices, and the start of the next page; None when this is the last one."""

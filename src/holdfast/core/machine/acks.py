@@ -76,7 +76,7 @@ def settle(delivery: Delivery, signal: Acknowledged, *, is_over: bool) -> Settle
     return Settled(FAILED, False, None, halts=True, buries=True, notice="ACK_SUSPEND")
 
 
-def redrive(delivery: Delivery) -> Settled | None:
+def requeue(delivery: Delivery) -> Settled | None:
     """The change that sends a failed delivery again; None: it has not failed, or its consumer was removed."""
     if delivery.status != FAILED or delivery.is_removed:
         return None

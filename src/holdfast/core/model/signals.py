@@ -291,7 +291,7 @@ class FailedDelivery(msgspec.Struct, frozen=True, gc=False):
     consumer: bytes
 
 
-class Redrive(msgspec.Struct, frozen=True, gc=False):
+class RequeueDeliveries(msgspec.Struct, frozen=True, gc=False):
     """Send the failed deliveries of several dead letters again, all of them or none."""
 
     parts: tuple[FailedDelivery, ...]
@@ -334,6 +334,6 @@ Signal = (
     | Triggered
     | Backfilled
     | Acknowledged
-    | Redrive
+    | RequeueDeliveries
     | GateDone
 )

@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
-
 from holdfast.core.decide import decide, decide_at_length
-from holdfast.core.machine.acks import PROCESSED, Delivery, changed, gate_verdict, redrive, settle
-from holdfast.core.machine.gates import GATE
-from holdfast.core.machine.triggers import NotApplied, event_of
+from holdfast.core.machine.acks import PROCESSED
+from holdfast.core.machine.triggers import NotApplied
 from holdfast.core.model.decision import Decision, Dispatch, EarlyEvents, Facts, History, TaskFacts
 from holdfast.core.model.program import Program
 from holdfast.core.model.signals import (
@@ -28,16 +25,13 @@ from holdfast.core.model.signals import (
     Cancel,
     Decided,
     EventArrived,
-    FailedDelivery,
-    GateDone,
     Migrate,
-    Redrive,
     Requeue,
+    RequeueDeliveries,
     RequeueMany,
     Resume,
     Signal,
     Started,
-    Suspend,
     Triggered,
     WorkDone,
     WorkFailed,
@@ -47,12 +41,13 @@ from holdfast.core.model.state import Instance
 from holdfast.core.model.status import TERMINAL, InstanceStatus
 from holdfast.core.model.timestamps import seconds
 from holdfast.core.signals.migrate import lost_undos
-from holdfast.core.signals.requeue import stale_letters
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, PayloadError, Refused, StoreError
 from holdfast.graph.machine import MachineConfig
 from holdfast.logs import logger
 from holdfast.payloads.bounds import MAX_CONTEXT_BYTES
 from holdfast.runtime.catalog import Catalog
+from holdfast.runtime.commit.contents import content_of
+from holdfast.runtime.commit.deliveries import Deliveries, facts_of, no_consumer
 from holdfast.runtime.commit.follow_ups import follow, is_overtaken, is_repeated, plan_rollbacks, remember_taker
 from holdfast.runtime.commit.items import Item, Overtaken, from_queue
 from holdfast.store.commit.batch import Batch, ChildStart, SignalReceipt, writes
@@ -62,7 +57,6 @@ from holdfast.store.commit.deliveries import (
     found_deliveries,
     found_halting,
     halting_of,
-    tell,
 )
 from holdfast.store.commit.ensuring import takers_of
 from holdfast.store.commit.history import open_letters, read_visited, was_taken_back
@@ -82,15 +76,13 @@ from holdfast.store.pg.session import Session, rows
 from holdfast.store.pg.statements import Query
 from holdfast.store.pg.wire import read_int
 from holdfast.store.queue.work import POINT
-from holdfast.store.tasks import decision_content, lock_tasks, locked_tasks, tasks_to_lock
+from holdfast.store.tasks import lock_tasks, locked_tasks, tasks_to_lock
 
 log = logger("holdfast.commit")
 
 NOWHERE: Final = "", "", ""  # a machine of an instance that is not locked
 STALE_IS_FINE = (WorkDone, WorkFailed)
-OF_LETTERS = (Requeue, RequeueMany, Redrive)
-HALTED: Final = "ACK_SUSPEND"  # begins the reason of an instance that a failed delivery has suspended
-AFTER_ALL: Final = "processed after all"
+OF_LETTERS = (Requeue, RequeueMany, RequeueDeliveries)
 KEEP_SECONDS = 7 * 24 * 3600.0
 _STARTED_BEFORE = frozenset({"ALREADY_STARTED", "INSTANCE_OVER"})
 _SILENT_KINDS = frozenset({"timer", "child_finished", "receipt", "started", "lapsed", "gate"})
@@ -126,9 +118,7 @@ class Plan:
         self.halted: set[bytes] = set()  # a signal of theirs is to be tried again, and younger ones stay behind it
         self.receipts: list[SignalReceipt] = []
         self.replies: list[tuple[asyncio.Future[Any], bytes | None]] = []  # answers that change no instance
-        self.deliveries: dict[tuple[bytes, bytes], dict[bytes, Delivery]] = {}  # of facts that are answered
-        self.settled: list[Change] = []
-        self.halting: dict[bytes, set[tuple[bytes, bytes]]] = {}  # failed deliveries of instances with a redrive
+        self.deliveries = Deliveries()  # those that are answered
         self.takers: set[tuple[str, str, str]] = set()  # machines that have a consumer of transitions
         self.kept: list[tuple[bytes, str, KeptEvent]] = []  # (instance, org, an early event)
         self.keep_for = KEEP_SECONDS
@@ -186,26 +176,26 @@ class Plan:
         they are about: one flush for all."""
         signals = [content for item in items if (content := self._content_of(item)) is not None]
         tasks = sorted({item.signal.task for item in items if type(item.signal) is Decided})
-        facts = sorted({fact for item in items for fact in _facts_of(item)})
-        redriven = sorted({item.instance for item in items if type(item.signal) is Redrive})
+        facts = sorted({fact for item in items for fact in facts_of(item.signal, item.instance)})
+        requeued = sorted({item.instance for item in items if type(item.signal) is RequeueDeliveries})
         machines = sorted({self._machine_of(item) for item in items if _moves(item.signal)} - {NOWHERE})
         queries = [
             *([find_receipts(signals)] if signals else ()),
             *([deliveries_of(facts)] if facts else ()),
             *([takers_of(machines)] if machines else ()),
-            *([halting_of(redriven)] if redriven else ()),
+            *([halting_of(requeued)] if requeued else ()),
             *([tasks_to_lock(tasks)] if tasks else ()),
         ]
         results = await session.run(queries) if queries else []
         if tasks:
             self.tasks |= locked_tasks(tasks, results[-1])
         if facts:
-            self._know(found_deliveries(results[bool(signals)]))
+            self.deliveries.know(found_deliveries(results[bool(signals)]))
         if machines:
             found = rows(results[bool(signals) + bool(facts)])
             self.takers |= {machines[read_int(number) - 1] for (number,) in found}
-        if redriven:
-            self.halting |= found_halting(results[bool(signals) + bool(facts) + bool(machines)])
+        if requeued:
+            self.deliveries.halting |= found_halting(results[bool(signals) + bool(facts) + bool(machines)])
         return found_receipts(signals, results[0]) if signals else {}
 
     async def _hold_tasks(self, session: Session, items: Sequence[Item]) -> None:
@@ -278,7 +268,7 @@ class Plan:
             month=self.month,
             unmade=self.unmade,
             fast=self.fast,
-            settled=self.settled,
+            settled=self.deliveries.changes,
             over=list(self._over()),
             watched=[watched for _, watched in self._watched()],
         )
@@ -322,7 +312,7 @@ class Plan:
                 month=month,
                 unmade=[u for u in self.unmade if of(u[0]) == date],
                 fast=self.fast,
-                settled=[c for c in self.settled if of(c.key[0]) == date],
+                settled=[c for c in self.deliveries.changes if of(c.key[0]) == date],
                 over=[id for id in self._over() if of(id) == date],
                 watched=[watched for id, watched in self._watched() if of(id) == date],
             )
@@ -365,7 +355,7 @@ class Plan:
         if needs_more:
             await self._complete(session, item)
 
-    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany | Redrive) -> bool:
+    async def _are_open(self, session: Session, item: Item, signal: Requeue | RequeueMany | RequeueDeliveries) -> bool:
         found = self.locked.instances.get(item.instance)
         if found is None:
             return True
@@ -431,8 +421,8 @@ class Plan:
         if type(item.signal) is Acknowledged:
             self._acknowledge(item, item.signal, instance, program, receipt)
             return False
-        if type(item.signal) is Redrive:
-            return self._redrive(item, item.signal, instance, program, receipt)
+        if type(item.signal) is RequeueDeliveries:
+            return self._requeue_deliveries(item, item.signal, instance, program, receipt)
         try:
             _check_node(program, item.signal)
             if type(item.signal) is Triggered and self._machine_of(item) not in self.takers:
@@ -479,11 +469,10 @@ class Plan:
             self._take(item, receipt)
 
     def _content_of(self, item: Item) -> SignalContent | None:
-        """The content that a repeat of the item must have. Events of machines are compared by name, however written."""
         if item.receipt is None:
             return None
         found = self.locked.instances.get(item.instance)
-        return _content(item, None if found is None else self.catalog.known(found.definition))
+        return content_of(item, None if found is None else self.catalog.known(found.definition))
 
     def _machine_of(self, item: Item) -> tuple[str, str, str]:
         """Organisation, environment and definition."""
@@ -492,11 +481,6 @@ class Plan:
             return NOWHERE
         environment, _, definition = found.flow.partition(".")
         return found.org, environment, definition
-
-    def _know(self, found: dict[tuple[bytes, bytes], dict[bytes, Delivery]]) -> None:
-        """Take deliveries as they were read, but for those that an answer of this very batch has changed."""
-        for fact, deliveries in found.items():
-            self.deliveries.setdefault(fact, deliveries)
 
     def _reply(self, item: Item, instance: Instance, receipt: Receipt | None, answer: bytes) -> None:
         """Answer a trigger that changes nothing. The answer is kept, so a repeat gets the same."""
@@ -512,50 +496,24 @@ class Plan:
 
         Nothing of it counts if the next event is refused.
         """
-        deliveries = self.deliveries.get((item.instance, signal.ack), {})
-        delivery = deliveries.get(signal.consumer)
-        if delivery is None:
-            self._refuse(item, instance, program, unknown_ack())
-            return
-        settled = settle(delivery, signal, is_over=instance.status in TERMINAL)
         answer: bytes | None = None
-        if settled is not None:
-            key, date = (item.instance, signal.at, signal.ack), self.locked.date_of(item.instance)
-            change = Change(
-                key=key,
-                delivery=delivery,
-                settled=settled,
-                org=instance.org,
-                flow=instance.flow,
-                message=signal.message,
-                date=date,
-                by=item.actor.id,
-                why=AFTER_ALL,
-            )
-            after = {**deliveries, signal.consumer: changed(delivery, settled)}
-            try:
-                decisions, answer = self._follow_answer(item, signal, change, after, instance, program)
-            except (Refused, Conflict, Forbidden, NotFound) as refusal:
-                self._refuse(item, instance, program, refusal)
-                return
-            self.deliveries[item.instance, signal.ack] = after
-            self.settled.append(change)
-            if decisions:
-                entry = self.entries.setdefault(item.instance, Entry(instance, []))
-                entry.decisions += decisions
+        try:
+            change = self.deliveries.settle(item, signal, instance, self.locked.date_of(item.instance))
+            if change is not None:
+                decisions, answer = self._follow_answer(item, signal, change, instance, program)
+                self.deliveries.keep(signal.consumer, change)
+                if decisions:
+                    self.entries.setdefault(item.instance, Entry(instance, [])).decisions.extend(decisions)
+        except (Refused, Conflict, Forbidden, NotFound) as refusal:
+            self._refuse(item, instance, program, refusal)
+            return
         if receipt is not None:
             self._receive(item, instance, receipt, answer)
         if item.answer is not None:
             self.replies.append((item.answer, answer))
 
     def _follow_answer(
-        self,
-        item: Item,
-        signal: Acknowledged,
-        change: Change,
-        deliveries: dict[bytes, Delivery],
-        instance: Instance,
-        program: Program,
+        self, item: Item, signal: Acknowledged, change: Change, instance: Instance, program: Program
     ) -> tuple[list[Decision], bytes | None]:
         decisions: list[Decision] = []
 
@@ -564,12 +522,10 @@ class Plan:
             decisions.append(self.decide(program, now, following, self.facts(item.instance, actor)))
             return decisions[-1]
 
-        verdict = gate_verdict(deliveries.values()) if change.delivery.type == GATE else None
-        with contextlib.suppress(Refused, Conflict):  # the stay is over, or the instance stands still already
-            if change.settled.halts:
-                go_on(Suspend(f"{HALTED}: {tell(change)}"))
-            elif verdict is not None:
-                go_on(GateDone(signal.ack, verdict))
+        entailed = self.deliveries.follows(signal, change)
+        if entailed is not None:
+            with contextlib.suppress(Refused, Conflict):  # the stay is over, or the instance stands still already
+                go_on(entailed)
         if signal.then is None or signal.outcome != PROCESSED:
             return decisions, None
         if self._machine_of(item) not in self.takers:
@@ -579,44 +535,20 @@ class Plan:
         except NotApplied as told:
             return decisions, told.answer
 
-    def _redrive(
-        self, item: Item, signal: Redrive, instance: Instance, program: Program, receipt: Receipt | None
+    def _requeue_deliveries(
+        self, item: Item, signal: RequeueDeliveries, instance: Instance, program: Program, receipt: Receipt | None
     ) -> bool:
         """Send failed deliveries again. The instance resumes with the last of those that have suspended it."""
-        known = {(part.ack, part.consumer): self._delivery_of(item.instance, part) for part in signal.parts}
-        again = {at: change for at, one in known.items() if one is not None and (change := redrive(one)) is not None}
-        stale = [part for part in signal.parts if (part.ack, part.consumer) not in again]
-        if stale:
-            self._refuse(item, instance, program, stale_letters(part.letter for part in stale))
+        try:
+            is_last = self.deliveries.requeue(item, signal, instance, self.locked.date_of(item.instance))
+        except (Refused, Conflict, Forbidden, NotFound) as refusal:
+            self._refuse(item, instance, program, refusal)
             return False
-        date = self.locked.date_of(item.instance)
-        for part in signal.parts:
-            one, settled = known[part.ack, part.consumer], again[part.ack, part.consumer]
-            assert one is not None
-            key = item.instance, part.at, part.ack
-            change = Change(
-                key=key,
-                delivery=one,
-                settled=settled,
-                org=instance.org,
-                flow=instance.flow,
-                message=None,
-                date=date,
-                by=item.actor.id,
-                why=signal.reason,
-            )
-            self.settled.append(change)
-            self.deliveries[item.instance, part.ack][part.consumer] = changed(one, settled)
         if receipt is not None:
             self._receive(item, instance, receipt)
         if item.answer is not None:
             self.replies.append((item.answer, None))
-        if not _is_halted(instance) or self.halting.get(item.instance, set()) - again.keys():
-            return False
-        return self._take(Item(item.instance, Resume(signal.reason), item.actor))
-
-    def _delivery_of(self, instance: bytes, part: FailedDelivery) -> Delivery | None:
-        return self.deliveries.get((instance, part.ack), {}).get(part.consumer)
+        return is_last and self._take(Item(item.instance, Resume(signal.reason), item.actor))
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
@@ -714,36 +646,6 @@ class Plan:
         self.buried.append((queued, failure.code, failure))
 
 
-def no_consumer(flow: str) -> Refused:
-    environment, _, definition = flow.partition(".")
-    return Refused(
-        f"No consumer takes transitions of {definition!r} in {environment!r}, so nobody would be told.",
-        code="CONSUMER_MISSING",
-        hint="Register a consumer first: engine.consumer(...), or `holdfast consumers register`.",
-    )
-
-
-def unknown_ack() -> NotFound:
-    return NotFound(
-        "There is no such delivery.",
-        code="ACK_UNKNOWN",
-        hint="Send the `ack` of an event back as it came, as the consumer it came to.",
-    )
-
-
-def _is_halted(instance: Instance) -> bool:
-    """Check if a failed delivery has suspended the instance."""
-    return instance.status is InstanceStatus.SUSPENDED and (instance.reason or "").startswith(f"{HALTED}:")
-
-
-def _facts_of(item: Item) -> Iterator[tuple[bytes, int, bytes]]:
-    """The facts whose deliveries a signal changes."""
-    if type(item.signal) is Acknowledged:
-        yield item.instance, item.signal.at, item.signal.ack
-    elif type(item.signal) is Redrive:
-        yield from ((item.instance, part.at, part.ack) for part in item.signal.parts)
-
-
 def _maybe_applied(refusal: HoldfastError) -> StoreError:
     return StoreError(
         f"The connection was lost while it was committed, and now it is refused: {refusal.message}",
@@ -761,37 +663,9 @@ def _check_node(program: Program, signal: Signal) -> None:
         )
 
 
-def _content(item: Item, program: Program | None) -> SignalContent | None:
-    signal = item.signal
-    if item.receipt is None or item.content is not None:
-        return item.content
-    if isinstance(signal, Decided):
-        return decision_content(item.instance, item.receipt, signal)
-    if isinstance(signal, Acknowledged):
-        then = signal.then
-        event, raw = ("", None) if then is None else (_name_of(program, then.event), then.raw)
-        return SignalContent(item.instance, item.receipt, event, raw, None)
-    if isinstance(signal, Backfilled):
-        return SignalContent(item.instance, item.receipt, "backfill", msgspec.json.encode(signal), None)
-    if isinstance(signal, Triggered):
-        said = None if signal.expected is None else str(signal.expected)
-        return SignalContent(item.instance, item.receipt, _name_of(program, signal.event), signal.raw, said)
-    if isinstance(signal, EventArrived):
-        return SignalContent(item.instance, item.receipt, signal.event, signal.raw, signal.node)
-    return SignalContent(item.instance, item.receipt, type(signal).__name__, None, None)  # its id is unique
-
-
 def _moves(signal: Signal) -> bool:
     """Check if a signal brings an event of a machine, from which facts may follow."""
     return type(signal) is Triggered or (type(signal) is Acknowledged and signal.then is not None)
-
-
-def _name_of(program: Program | None, event: str | int) -> str:
-    """The name of an event; an unknown one is refused later, and compared as it was written."""
-    if program is not None:
-        with contextlib.suppress(Refused):
-            return event_of(program, event)
-    return str(event)
 
 
 def _keyed_needs(entry: Entry) -> Iterator[EarlyEvents]:

@@ -18,9 +18,10 @@ from holdfast.core.model.state import Instance
 from holdfast.errors import Busy, HoldfastError, StoreError
 from holdfast.logs import logger
 from holdfast.runtime.catalog import Catalog
-from holdfast.runtime.commit.batch import Plan, no_consumer
+from holdfast.runtime.commit.batch import Plan
 from holdfast.runtime.commit.clock import DatabaseClock
 from holdfast.runtime.commit.crash_guard import Caution
+from holdfast.runtime.commit.deliveries import no_consumer
 from holdfast.runtime.commit.failures import Mishaps
 from holdfast.runtime.commit.follow_ups import plan_known_rollbacks, plan_rollbacks
 from holdfast.runtime.commit.history_cache import Trails
@@ -369,7 +370,7 @@ class Committer:
             if item.answer is not None and not item.answer.done():
                 item.answer.set_exception(refusal)
         self.port.committed(plan)
-        if loud or plan.buried or plan.stale:
+        if loud or plan.buried or plan.stale or plan.deliveries.changes:
             self.incidents.committed(plan, loud)
         if plan.locked.signals:
             self.timeouts.committed(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
@@ -74,15 +75,19 @@ class Answers:
         """Send a fact again after the usual pause: its handler raised."""
         await deliveries.extend(self._session(), [claimed], self.pending)
 
-    def report(self, event: ConsumerEvent, org: str, failure: BaseException) -> None:
+    async def count_probe(self, claimed: Claimed) -> None:
+        """Count the attempt of a probe, which has reached its consumer. Any other attempt was counted when it began."""
+        if claimed.is_probe:
+            await deliveries.count_probe(self._session(), claimed, self.pending)
+
+    def report(self, event: ConsumerEvent, claimed: Claimed, failure: BaseException, *, again: bool) -> None:
         """Log the failure of a handler, and tell operators of it."""
-        log.error(
-            "A handler of the consumer %s failed on %r: %s", event.consumer, event, failure, exc_info=failure
-        )  # fmt: skip
+        trace = "".join(traceback.format_exception(failure))
+        self.failed(claimed, event.consumer, f"{type(failure).__name__}: {failure}", again=again, trace=trace)
         self._board.tell_error(
             "EVENT_HANDLER_ERROR",
             f"The handler of {event.consumer!r} failed: {type(failure).__name__}: {failure}",
-            org=org,
+            org=claimed.org,
             instance=UUID(event.instance).bytes,
             consumer=event.consumer,
             detail={
@@ -90,6 +95,20 @@ class Answers:
                 "attempt": event.attempt,
             },
         )  # fmt: skip
+
+    def failed(
+        self, claimed: Claimed, consumer: str, error: str, *, again: bool = True, trace: str | None = None
+    ) -> None:
+        """Log and count that a consumer failed on a fact."""
+        next = (
+            "nothing: it is sent once" if not claimed.needs_ack else "dead letter" if not again else self._next(claimed)
+        )
+        self._committer.incidents.fact_failed(claimed, consumer, error, next, trace)
+
+    def _next(self, claimed: Claimed) -> str:
+        if claimed.attempt >= claimed.most:
+            return "dead letter, if it is not processed meanwhile"
+        return f"retry: attempt {claimed.attempt + 1} of {claimed.most} in {self.pending / 1_000_000:g} s"
 
     def alarm(self, what: str, failure: BaseException) -> None:
         """Tell operators of a loop that failed and will be repeated."""

@@ -67,10 +67,10 @@ class HereRunner:
                 )
         except DoNotRetry as refusal:
             if claimed.needs_ack:
-                self._answers.report(event, claimed.org, refusal)
+                self._answers.report(event, claimed, refusal, again=False)
                 await self._answers.close(claimed.key, FAILED, consumer.name, str(refusal) or type(refusal).__name__)
         except Exception as failure:
-            self._answers.report(event, claimed.org, failure)
+            self._answers.report(event, claimed, failure, again=True)
             if claimed.needs_ack:
                 await self._answers.again(claimed)
         if not claimed.needs_ack and handler is not None:

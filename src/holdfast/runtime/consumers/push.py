@@ -70,6 +70,7 @@ class Pusher:
             async with asyncio.timeout(self._timeout):
                 delivered = await self._kind.deliver(_delivery(claimed, consumer, self._timeout))
         except TimeoutError:
+            log.warning("The consumer %s cannot be reached: no answer within %g s", consumer.name, self._timeout)
             return Push.DOWN
         except EffectFailed as failure:
             if failure.elsewhere:
@@ -78,12 +79,15 @@ class Pusher:
             if failure.code in UNREACHED or failure.evidence.get("status") in AWAY:
                 log.warning("The consumer %s cannot be reached: %s", consumer.name, failure.message)
                 return Push.DOWN
+            await self._answers.count_probe(claimed)
             await self._answered_badly(claimed, consumer, failure)
             return Push.REACHED
+        await self._answers.count_probe(claimed)
         await self._take(claimed, consumer, delivered.output)
         return Push.REACHED
 
     async def _answered_badly(self, claimed: Claimed, consumer: PushConsumer, failure: EffectFailed) -> None:
+        self._answers.failed(claimed, consumer.name, f"{failure.code}: {failure.message}")
         if not claimed.needs_ack:
             await self._answers.try_close(claimed.key, "processed", consumer.name)
             return

@@ -205,7 +205,7 @@ class DeliveriesWorker:
         answers = self._answers
         wanted = [Wanted(id, self._room(id), answers.delivered) for id in self._here if self._room(id) > 0]
         wanted += [Wanted(id, self._room(id), answers.pending) for id in self._reachable() if self._room(id) > 0]
-        wanted += [Wanted(id, 1, answers.pending) for id in await self._probes()]
+        wanted += [Wanted(id, 1, answers.pending, is_probe=True) for id in await self._probes()]
         claimed = await deliveries.claim_deliveries(self._session, wanted, self._options.page, answers.delivered)
         for one in claimed:
             self._begin(one)

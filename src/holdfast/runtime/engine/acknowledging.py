@@ -54,12 +54,7 @@ class Acknowledging(Consuming):
         following = None if then is None else Triggered(take_event(then[0]), take_raw(then[1], then[0]))
         held = take_names(capabilities, "capability")
         if outcome in (DELIVERED, RETRY):
-            wish = None
-            if at is not None or delay is not None:
-                wish = Postpone(
-                    at=take_utc(at, "at"), delay=delay and take_number(delay, "delay", 0.0), message=message
-                )
-            await self.settle_directly(environment, consumer, ack, outcome, wish=wish)
+            await self.settle_directly(environment, consumer, ack, outcome, wish=_wish(at, delay, message))
             return None
         if conn is not None:
             there = None if following is None else (str(following.event), _as_text(following.raw))
@@ -67,11 +62,7 @@ class Acknowledging(Consuming):
                 conn, environment, consumer, ack, outcome, message=message, verdict=verdict, then=there, by=by
             )
             if not is_new:
-                raise Conflict(
-                    f"The consumer {consumer!r} has answered this fact before.",
-                    code="ACK_REPEATED",
-                    hint="Roll your transaction back: its work is done already.",
-                )
+                raise _repeated(consumer)
             return None
         id = await self._taker(environment, consumer, ack, address)
         signal = Acknowledged(address.fact, address.at, id, outcome, message, verdict, following)
@@ -91,6 +82,21 @@ class Acknowledging(Consuming):
         if not was_given:
             raise unknown_ack(ack)
         return id
+
+
+def _wish(at: datetime | None, delay: float | None, message: str | None) -> Postpone | None:
+    """The time its consumer wants a fact again; None: that of the engine."""
+    if at is None and delay is None:
+        return None
+    return Postpone(at=take_utc(at, "at"), delay=delay and take_number(delay, "delay", 0.0), message=message)
+
+
+def _repeated(consumer: str) -> Conflict:
+    return Conflict(
+        f"The consumer {consumer!r} has answered this fact before.",
+        code="ACK_REPEATED",
+        hint="Roll your transaction back: its work is done already.",
+    )
 
 
 def _check(

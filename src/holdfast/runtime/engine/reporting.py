@@ -142,7 +142,10 @@ class Reporting(Reading):
     # --- lifecycle -------------------------------------------------------------------------------------------------
 
     async def lifecycle(self, instance_id: Id, *, last: int | None = None) -> Lifecycle:
-        """Read the lifecycle of a machine as one document; with `last`, that many of its latest entries."""
+        """Read the lifecycle of a machine as one document; with `last`, that many of its latest entries.
+
+        It ends at 8 MiB of payloads, and of activities; then it is `truncated`.
+        """
         if last is not None and (type(last) is not int or last < 1):
             raise Refused("At least one entry must be wanted.", code="LIMIT_INVALID", hint="Leave out `last` for all.")
         found = await read_lifecycle(self._opened(), self.org, take_id(instance_id), last)

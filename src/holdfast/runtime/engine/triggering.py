@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -65,7 +66,7 @@ class Triggering(Starting):
         if there is more than one. Instances keep what they began with. A dry run checks all of it and stores nothing.
         """
         if machine is not None:
-            loaded = machine if isinstance(machine, Machine) else Machine.load(machine, policy)
+            loaded = machine if isinstance(machine, Machine) else await asyncio.to_thread(Machine.load, machine, policy)
             return await self._import(loaded, by, dry_run=dry_run)
         if policy is None:
             raise Refused("There is nothing to import.", code="MACHINE_MISSING", hint="Pass a machine, or a policy.")
@@ -98,7 +99,8 @@ class Triggering(Starting):
             raise NotFound(
                 f"There is no machine {definition!r}.", code="FLOW_UNKNOWN", hint="Import its blueprint first."
             )
-        return Machine.load(found.source["blueprint"], policy)
+        # In a thread: a large one takes seconds to check, and the loop has other things to do.
+        return await asyncio.to_thread(Machine.load, found.source["blueprint"], policy)
 
     async def page_machines(
         self, environment: str | None = None, *, after: str | None = None, limit: int = 50
@@ -117,7 +119,7 @@ class Triggering(Starting):
 
     async def machine_of(self, environment: str, definition: str, version: int | None = None) -> Machine:
         """Read one effective version of a machine as it was imported, by default the newest."""
-        return machine_of(await self.flow(flow_of(environment, definition), version))
+        return await asyncio.to_thread(machine_of, await self.flow(flow_of(environment, definition), version))
 
     # --- events ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.core.model.signals import Actor, FailedDelivery, Redrive, Requeue, RequeueMany, Signal
+from holdfast.core.model.signals import Actor, FailedDelivery, Requeue, RequeueDeliveries, RequeueMany, Signal
 from holdfast.core.model.timestamps import from_json
 from holdfast.core.signals.requeue import stale_letters
 from holdfast.errors import Conflict, HoldfastError, NotFound, Refused, StoreError
@@ -371,7 +371,7 @@ def _age(letter: DeadLetter) -> tuple[datetime, str]:
 def _signal_of(parts: Sequence[Part], why: str | None) -> Signal:
     steps = tuple(part for part in parts if isinstance(part, Requeue))
     if not steps:
-        return Redrive(tuple(part for part in parts if isinstance(part, FailedDelivery)), why)
+        return RequeueDeliveries(tuple(part for part in parts if isinstance(part, FailedDelivery)), why)
     return steps[0] if len(steps) == 1 else RequeueMany(steps)
 
 

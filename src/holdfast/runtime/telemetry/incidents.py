@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.commit.batch import Plan
     from holdfast.runtime.commit.items import Item
     from holdfast.runtime.worker.context import Job
+    from holdfast.store.commit.deliveries import Change
+    from holdfast.store.deliveries import Claimed
     from holdfast.store.effects import ClaimedEffect, CountedOutcome, FinishedEffect, LostDelivery
     from holdfast.store.queue.work import Takeover
 
@@ -61,6 +63,9 @@ class Incidents:
                 flow, tenant = ("", "") if instance is None else (instance.flow, instance.org)
                 told = f"{reason}: {error.message}"
                 self._signal_buried(queued.instance, flow, tenant, queued.kind, queued.attempts + 1, told)
+            for change in plan.deliveries.changes:
+                if change.settled.buries:
+                    self._fact_buried(change)
             for item in plan.stale:
                 self.came_late(item, plan.locked.instances.get(item.instance))
         except Exception:
@@ -140,6 +145,29 @@ class Incidents:
         _say(
             logging.WARNING, "Outcome of a delivery came too late: it is stored, or leased to another worker",
             **_about(effect), error="LEASE_LOST", next="the outcome is dropped",
+        )  # fmt: skip
+
+    def fact_failed(self, fact: Claimed, consumer: str, error: str, next: str, trace: str | None = None) -> None:
+        """Log and count a consumer that failed on a fact; the commit that opens a dead letter logs that."""
+        body: dict[str, Any] = msgspec.json.decode(fact.body)
+        flow = f"{body['environment']}.{body['definition']}"
+        self.calls_failed.add(fact.org, flow, fact.state)
+        about: dict[str, Any] = {
+            "flow": flow, "step": fact.state, "instance": fact.key.fact.instance, "tenant": fact.org,
+            "consumer": consumer, "attempt": fact.attempt, "error": short(error), "next": next,
+        }  # fmt: skip
+        _say(logging.WARNING, "A consumer failed on a fact", **about)
+        if trace is not None and log.isEnabledFor(logging.DEBUG):
+            _say(logging.DEBUG, f"Traceback of the failed consumer: {trace}", **about)
+
+    def _fact_buried(self, change: Change) -> None:
+        self.letters.add(change.org, change.flow)
+        delivery, halts = change.delivery, change.settled.halts
+        _say(
+            logging.ERROR, "Dead letter opened: a consumer has not processed a fact",
+            flow=change.flow, instance=change.key[0], tenant=change.org, consumer=delivery.name,
+            attempt=delivery.attempts, error=short(change.message or change.settled.notice or ""),
+            next="suspended, until it is resumed or requeued" if halts else "the machine goes on",
         )  # fmt: skip
 
     def came_late(self, item: Item, instance: Instance | None) -> None:

@@ -299,7 +299,7 @@ class Worker:
                     self._notifier.hint()
                     if decision.effects and self.effects is not None:
                         self.effects.wake()
-        if self.deliveries is not None and (plan.deliveries or _tells(plan)):
+        if self.deliveries is not None and (plan.deliveries.known or _tells(plan)):
             self.deliveries.wake()
         if plan.halted:
             self._loop.call_later(AGAIN_SECONDS, self.wake)

@@ -9,36 +9,26 @@ Tasks are read only where no other rule lets the caller see, and for a whole pag
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 from fastapi import Depends, Request
 
 from holdfast.core.model.ack_handles import decode_ack, unknown_ack
-from holdfast.errors import Conflict, DefinitionError, Forbidden, NotFound
-from holdfast.graph.compiled import Compiled
+from holdfast.errors import Conflict, Forbidden, NotFound
 from holdfast.runtime.consumers.receiving import unknown_consumer
 from holdfast.runtime.effects.outbox import unknown_effect
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.machines.triggers import flow_of, unknown_reference
+from holdfast.runtime.machines.triggers import TriggerResult, flow_of, unknown_reference
 from holdfast.runtime.people.start_rules import PARTITION
 from holdfast.runtime.people.summaries import Summary
 from holdfast.runtime.people.tasks import unknown_task
-from holdfast.runtime.people.visibility import (
-    UNREADABLE,
-    Named,
-    Person,
-    is_asked,
-    is_within,
-    may_see,
-    named_in,
-    sees_step,
-)
+from holdfast.runtime.people.visibility import Named, Person, is_asked, is_within, may_see, sees_step
 from holdfast.runtime.reads.views import unknown_instance
 from holdfast.server.access.identity import Identity, current_identity
+from holdfast.server.access.named import NamedCapabilities
 from holdfast.server.access.scopes import Scope, current_scopes
 from holdfast.server.access.tenants import tenant_engine
 from holdfast.server.auth.capabilities import ANY, granted
@@ -50,29 +40,6 @@ from holdfast.store.reads.instances import Instance
 from holdfast.store.tasks import Task
 
 Told = TypeVar("Told", bound=msgspec.Struct)
-
-KEPT: Final = 2000
-
-
-class NamedCapabilities:
-    """Capabilities named by a version, cached: a published one never changes."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, int], Named] = OrderedDict()
-
-    async def of(self, engine: Engine, flow: str, version: int) -> Named:
-        key = engine.org, flow, version
-        found = self._kept.get(key)
-        if found is not None:
-            return found
-        try:
-            found = _named((await engine.flow(flow, version)).graph)
-        except (NotFound, DefinitionError):
-            return UNREADABLE
-        self._kept[key] = found
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return found
 
 
 class Sight:
@@ -194,12 +161,12 @@ class Sight:
     # --- notices ---------------------------------------------------------------------------------------------------
 
     async def notices(self, found: Sequence[Notice]) -> list[Notice]:
-        """The notices about visible instances; those about no instance are for operators."""
+        """The notices about visible instances and states; those about no instance are for operators."""
         if self.operates:
             return list(found)
         behind = await self.engine.instances_by_id({each.instance_id for each in found if each.instance_id})
-        seen = {one.id for one in await self.instances(list(behind.values()))}
-        return [each for each in found if each.instance_id in seen]
+        seen = {one.id: await self.steps_of(one) for one in await self.instances(list(behind.values()))}
+        return [each for each in found if each.instance_id in seen and seen[each.instance_id](each.state)]
 
     # --- machines and consumers ------------------------------------------------------------------------------------
 
@@ -209,9 +176,7 @@ class Sight:
         For a caller who sees every instance of the machine, and acts with plain words, nothing is read.
         """
         flow = flow_of(environment, definition)
-        version = await self._newest(flow)
-        named = await self._capabilities.of(self.engine, flow, version)
-        is_everything_seen = self.operates or (self.partition is None and named.is_known and not named.to_see)
+        is_everything_seen = self.partition is None and await self._is_open(flow)
         if is_everything_seen and not self._has_wildcards:
             return None
         try:
@@ -228,6 +193,22 @@ class Sight:
             raise unknown_reference(f"{found.environment}.{found.definition}", found.external_ref)
         tells = await self.steps_of(behind)
         return found if tells(found.state) else msgspec.structs.replace(found, state=None, last_event=None)
+
+    async def answer(self, flow: str, told: TriggerResult) -> TriggerResult:
+        """Leave out of the answer to a trigger the states that the caller may not see."""
+        if await self._is_open(flow):
+            return told
+        tells = await self.steps_of(await self.engine.get(told.instance))
+        return msgspec.structs.replace(
+            told,
+            from_state=told.from_state if tells(told.from_state) else None,
+            to_state=told.to_state if tells(told.to_state) else None,
+        )
+
+    async def _is_open(self, flow: str) -> bool:
+        """Check that the caller may see every instance of a machine, as far as capabilities go, and every state."""
+        newest = await self._newest(flow)
+        return self.operates or await self._capabilities.are_none(self.engine, flow, newest)
 
     def check_consumes(self) -> None:
         """Refuse callers of one partition: a consumer takes the facts of the whole tenant."""
@@ -304,10 +285,6 @@ def _without_traceback(value: Any) -> Any:
 
 
 CurrentSight = Annotated[Sight, Depends(sight_of)]
-
-
-def _named(graph: Compiled) -> Named:
-    return named_in(graph.policy, graph.nodes.values(), (edge.guard for edge in graph.edges.values()))
 
 
 def _instance_of(one: Summary, org: str) -> Instance:

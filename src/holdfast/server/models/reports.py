@@ -92,7 +92,7 @@ class LifecycleEntryView(Model):
 
 
 class LifecycleView(Model):
-    """The lifecycle of one machine. `truncated`: there are earlier entries than these."""
+    """The lifecycle of one machine. `truncated`: there are earlier entries, or activities, than these."""
 
     instance: LifecycleInstanceView
     entries: list[LifecycleEntryView]

@@ -46,7 +46,17 @@ async def list_dead_letters(
     asked = {"with_reason": with_reason, "source": source, "flow": flow, "step": step, "error": error, "since": since}
     asked |= {"consumer": consumer, "environment": environment}
     listing = Listing(engine.org, "dead letters", instance=instance, **asked)
-    filter = LetterFilter(instance, with_reason, source, flow, step, error, since, consumer, environment)
+    filter = LetterFilter(
+        instance_id=instance,
+        with_reason=with_reason,
+        source=source,
+        flow=flow,
+        step=step,
+        error=error,
+        since=since,
+        consumer=consumer,
+        environment=environment,
+    )
     page = await engine.find_dead_letters(filter, after=listing.start(cursor, after), limit=limit)
     items, next = cut(page.items, page.next, lambda letter: letter.id)
     return Listed(items=[DeadLetterView.of(letter) for letter in items], next=listing.cursor(next))

@@ -45,6 +45,7 @@ from holdfast.server.models.machines import (
     SimulationView,
     TriggerView,
 )
+from holdfast.server.simulations import simulate
 from holdfast.store.reads.flows import FlowVersion
 
 router = api_router("machines")
@@ -193,17 +194,7 @@ async def get_machine_chart(
 async def simulate_machine(environment: Environment, name: Definition, wish: Simulate, engine: TenantEngine) -> Any:
     """Send events to an instance that exists only in this answer. Nothing is stored, and no fact is sent."""
     machine = await engine.machine_of(environment, name, wish.version)
-    events = [each if isinstance(each, int | str) else (each.event, each.payload) for each in wish.events]
-    done = await asyncio.to_thread(
-        machine.simulate,
-        events,
-        actor=wish.actor,
-        capabilities=wish.capabilities,
-        now=wish.now,
-        data=wish.data,
-    )
-    told = {"initial": done.initial, "state": done.state, "states": done.states, "is_over": done.is_over}
-    return reply({**told, "entries": done.entries, "data": done.data})
+    return reply(await asyncio.to_thread(simulate, machine, wish))
 
 
 # --- their instances -----------------------------------------------------------------------------------------------
@@ -239,7 +230,7 @@ async def trigger_machine(
         ack_required=wish.ack_required,
         occurred_at=wish.occurred_at,
     )
-    return TriggerView.of(told)
+    return TriggerView.of(await sight.answer(flow_of(environment, name), told))
 
 
 @router.get(
@@ -262,7 +253,7 @@ async def get_trigger_answer(
             code="TRIGGER_UNKNOWN",
             hint="One in a transaction of its own has none before that has committed.",
         )
-    return TriggerView.of(told)
+    return TriggerView.of(await sight.answer(flow_of(environment, name), told))
 
 
 @router.get(

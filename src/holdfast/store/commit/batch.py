@@ -21,7 +21,7 @@ from holdfast.store.commit.deliveries import (
     letter_rows,
     notice_rows,
     promote_rows,
-    redrive_rows,
+    requeue_rows,
     resolved_rows,
 )
 from holdfast.store.commit.fast_rows import Rollbacks, advanced, begun, finished, is_plain_rollback, rolled_back, undone
@@ -159,7 +159,7 @@ class _Gathered:
             tables = self.tables
             last = latest(settled)
             tables["close_deliveries"] += close_rows(last)
-            tables["redrive_deliveries"] += redrive_rows(last)
+            tables["requeue_deliveries"] += requeue_rows(last)
             tables["promote_deliveries"] += promote_rows(last)
             tables["bury_deliveries"] += letter_rows(last)
             tables["resolve_ack_letters"] += resolved_rows(settled)
@@ -223,7 +223,7 @@ ORDER: Final[dict[str, _Scalars]] = {
     "insert_deliveries": lambda b, _: (b.now,),
     "pass_gates": lambda b, _: (b.now,),
     "release_deliveries": lambda b, _: (b.now,),
-    "redrive_deliveries": lambda _b, rows: (len(rows),),
+    "requeue_deliveries": lambda _b, rows: (len(rows),),
     "rearm_deliveries": lambda b, _: (b.now,),
     "promote_deliveries": lambda b, _: (b.now,),
     "bury_deliveries": lambda b, _: (b.now, b.worker),

@@ -91,7 +91,7 @@ def latest(changes: Iterable[Change]) -> list[Change]:
     return list({(c.key, c.delivery.consumer): c for c in changes}.values())
 
 
-def redrive_rows(changes: Iterable[Change]) -> list[Row]:
+def requeue_rows(changes: Iterable[Change]) -> list[Row]:
     return sorted((*_place(c.key), c.delivery.consumer) for c in changes if c.settled.again)
 
 

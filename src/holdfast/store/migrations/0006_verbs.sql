@@ -101,6 +101,7 @@ $$;
 create function holdfast.actor_of(by text) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
+    perform holdfast.check_name('actor', by, 2000);
     return jsonb_build_object('id', coalesce(by, session_user::text));
 end
 $$;
@@ -189,6 +190,8 @@ declare
 begin
     perform holdfast.check_name('key', key, 500);
     perform holdfast.check_name('business key', business_key, 500);
+    perform holdfast.check_name('actor', by, 2000);
+    perform holdfast.check_name('trace', trace, 500);
     perform holdfast.check_payload('input', given);
     perform holdfast.check_attributes(attributes);
     select * into pinned from holdfast.startable(flow, version, tenant);
@@ -423,6 +426,7 @@ declare
     shard smallint := get_byte(uuid_send(instance), 15);
     signal_id uuid := holdfast.new_id(shard);
 begin
+    perform holdfast.check_name('actor', by, 2000);
     perform holdfast.check_name('reason', reason, 2000);
     perform holdfast.refuse_terminal(instance, holdfast.status_of(instance, tenant));
     insert into holdfast.signals (instance_id, id, bucket, org_id, kind, payload, ripe_at)

@@ -353,6 +353,8 @@ declare
     receipt text := 'request:' || request_id;
     earlier bytea;
 begin
+    perform holdfast.check_name('actor', by, 2000);
+    perform holdfast.check_name('trace', trace, 500);
     perform holdfast.check_name('environment', coalesce(environment, ''), 200);
     perform holdfast.check_name('definition', coalesce(definition, ''), 200);
     perform holdfast.check_name('external reference', coalesce(external_ref, ''), 500);
@@ -541,6 +543,7 @@ begin
     if verdict not in ('success', 'failure') then
         raise exception 'There is no verdict "%"', verdict using errcode = 'HF422', hint = 'success or failure.';
     end if;
+    perform holdfast.check_name('actor', by, 2000);
     perform holdfast.check_name('message', message, 2000);
     perform holdfast.check_payload('payload', next_payload);
     begin

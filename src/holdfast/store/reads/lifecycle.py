@@ -12,6 +12,9 @@ from holdfast.store.pg.session import Session, rows
 from holdfast.store.pg.statements import SQL
 
 ALL: Final = 2**40  # entries of one instance
+MOST_BYTES: Final = (
+    8 * 1024 * 1024
+)  # of the payloads of a document, and of its activities; the latest ones are always there
 
 
 class LifecycleInstance(msgspec.Struct, frozen=True):
@@ -49,7 +52,7 @@ class LifecycleEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifecycle(msgspec.Struct, frozen=True):
-    """The lifecycle of one instance; `truncated` tells that there are earlier entries than those listed."""
+    """The lifecycle of one instance; `truncated`: there are earlier entries, or activities."""
 
     instance: LifecycleInstance
     entries: list[LifecycleEntry]
@@ -61,8 +64,8 @@ _decode = msgspec.json.Decoder(Lifecycle).decode
 
 
 async def read_lifecycle(session: Session, org: str, id: bytes, last: int | None = None) -> Lifecycle | None:
-    """Read the document in one statement; with `last`, that many of the latest entries."""
-    query = SQL.read_lifecycle.one(id, id[15], org, ALL if last is None else last)
+    """Read the document in one statement: the latest entries, `last` of them and `MOST_BYTES` at most."""
+    query = SQL.read_lifecycle.one(id, id[15], org, ALL if last is None else last, MOST_BYTES)
     results = await session.once(SQL.use_tenant.one(org), query)
     found = rows(results[1])
     return _numbered(_decode(found[0][0])) if found else None

@@ -99,7 +99,7 @@ def answer(
 
 @acks.command()
 @anywhere
-def redrive(
+def requeue(
     reason: Annotated[str, typer.Option("--reason", help="Why, for the audit trail.")],
     consumer: Annotated[str | None, typer.Option("--consumer", help="Only of this consumer.")] = None,
     environment: Annotated[str | None, typer.Option("--environment", help="Only of consumers there.")] = None,

@@ -179,7 +179,7 @@ def replay(
 @consumers.command()
 @anywhere
 def remove(environment: Environment, name: Name, by: By = None, json: Json = False) -> None:
-    """Remove a consumer: what is open for it ends as abandoned."""
+    """Remove a consumer; its open deliveries end as abandoned."""
     with place() as engine:
         engine.remove_consumer(environment, name, by=by)
     show({"environment": environment, "name": name, "removed": True}, json=json)

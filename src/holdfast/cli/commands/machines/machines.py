@@ -1,4 +1,4 @@
-"""`holdfast machines`: import them, look at them, try them, ask where their instances stand."""
+"""`holdfast machines`: import them, look at them, try them, show their instances."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _check_rest(words: Sequence[str]) -> None:
 
 
 def _tried(events: Sequence[str], payloads: list[Any] | None) -> list[Tried]:
-    """The events with their payloads. What looks like a number is a code: no event's name does."""
+    """The events with their payloads. Numbers are codes: no event has a name like one."""
     given: list[Any] = [None] * len(events) if payloads is None else payloads
     if len(given) != len(events):
         raise Refused(f"--payloads is no list of {len(events)}.", code="INPUT_NOT_JSON", hint=PAYLOADS_HINT)
@@ -214,7 +214,7 @@ def _row(entry: SimulatedEntry) -> tuple[str, ...]:
 @machines.command()
 @anywhere
 def where(environment: Environment, name: Definition, reference: Reference, json: Json = False) -> None:
-    """Where the instance of a reference stands: its state, its last event, what holds it."""
+    """Show the instance of a reference: its state, its last event, its open gates."""
     with place() as engine:
         found = engine.machine(environment, name, reference)
     if json:
@@ -248,7 +248,7 @@ def backfill(
     by: By = None,
     json: Json = False,
 ) -> None:
-    """Give an object that is new to its machine the past it has, all of it or nothing; no consumer is told."""
+    """Give an object that is new to its machine the past it has, all of it or nothing, without facts."""
     past = read_list(events, "--events", 'Write [{"event": "Pay", "occurred_at": "2026-01-31T08:00:00+00:00"}].') or []
     with place() as engine:
         show_answer(engine.backfill(environment, name, reference, past, by=by, version=version), json=json)

@@ -1,4 +1,4 @@
--- Dead letters of deliveries that failed. One that fails again after its redrive opens its letter again.
+-- Dead letters of deliveries that failed. One that fails again after its requeue opens its letter again.
 insert into holdfast.dead_letters as l (id, bucket, org_id, instance_id, flow, step, source, envelope, reason, error, attempts,
     worker, created_at)
 select u.id, u.bucket, u.org, u.instance, u.flow, u.state, 'ack', u.envelope, u.reason, u.error, u.attempts, $12::uuid,

@@ -1,5 +1,7 @@
 -- The lifecycle of one machine: its instance, its entries into states in their order, and the activities in each.
 -- An entry that was carried into a later month is told by its newest row, which knows when it began and what led to it.
+-- The latest entries are told until their payloads have $5 bytes, and activities likewise. The first bound is that of what is
+-- stored, compressed, which is known without reading it.
 with i as materialized (
     select i.id, i.org_id, i.bucket, i.flow, i.flow_version, i.definition_id, i.business_key, i.status, i.created_at, i.updated_at
     from holdfast.instances i
@@ -26,24 +28,48 @@ with i as materialized (
         row_number() over (order by v.opened_version desc, v.opened_ordinal desc) as nth
     from visits v
     window w as (order by v.opened_version, v.opened_ordinal)
+), stored as materialized (  -- the first entry that is too much, as stored; and by its text
+    select coalesce(min(w.nth), $4::bigint + 1) as nth from (
+        select e.nth, sum(e.size) over (order by e.nth rows between unbounded preceding and 1 preceding) as before
+        from (select e.nth, pg_column_size(e.payload) as size from entries e offset 0) e
+    ) w
+    where w.before >= $5::bigint
+), bound as materialized (
+    select coalesce(min(w.nth), (select least(s.nth, $4::bigint + 1) from stored s)) as nth from (
+        select e.nth, sum(e.size) over (order by e.nth rows between unbounded preceding and 1 preceding) as before
+        from (
+            select e.nth, octet_length(e.payload::text) as size
+            from entries e where e.nth < (select least(s.nth, $4::bigint + 1) from stored s) offset 0
+        ) e
+    ) w
+    where w.before >= $5::bigint
+), work as materialized (
+    select a.*, sum(coalesce(pg_column_size(a.data), 0) + 500) over back as stored_before
+    from holdfast.activities a
+    where a.instance_id = $1::uuid and a.bucket = $2::smallint
+    window back as (order by a.id desc rows between unbounded preceding and 1 preceding)
 ), acts as materialized (
     select a.id, a.step_id, s.hop, json_build_object(
         'id', a.id, 'instance_id', a.instance_id, 'entry', s.hop, 'state', a.state, 'name', a.name, 'actor', a.actor,
         'status', a.status, 'data', a.data, 'frozen', a.frozen, 'created_at', a.created_at, 'updated_at', a.updated_at
     ) as activity
-    from holdfast.activities a
+    from (
+        select w.*, sum(coalesce(octet_length(w.data::text), 0) + 500) over back as before from work w
+        where coalesce(w.stored_before, 0) < $5::bigint
+        window back as (order by w.id desc rows between unbounded preceding and 1 preceding)
+    ) a
     left join lateral (
         select s.hop from holdfast.steps s
         where s.instance_id = $1::uuid and s.created_at = a.step_created_at and s.id = a.step_id and s.bucket = $2::smallint
         limit 1
     ) s on true
-    where a.instance_id = $1::uuid and a.bucket = $2::smallint
+    where coalesce(a.before, 0) < $5::bigint
 ), joined as (  -- by a sort of both: a join would be a loop, whose plan depends on statistics
     select x.*, lag(x.activities) over (partition by x.id order by x.is_entry) as told
     from (
         select e.id, e.hop, e.opened_version, e.opened_ordinal, e.to_state, e.created_at, e.occurred_at, e.actor,
             e.from_state, e.event, e.payload, e.nth, null::json as activities, true as is_entry
-        from entries e
+        from entries e where e.nth < (select b.nth from bound b)
         union all
         select a.step_id, null, null, null, null, null, null, null, null, null, null, null, json_agg(a.activity order by a.id),
             false
@@ -57,7 +83,7 @@ with i as materialized (
     ) order by j.opened_version, j.opened_ordinal), '[]') as entries
     from joined j
     left join d on true
-    where j.is_entry and j.nth <= $4::bigint
+    where j.is_entry
 ), other as (
     select coalesce(json_agg(a.activity order by a.id), '[]') as activities from acts a
     where a.hop is null and (a.step_id is null or a.step_id not in (select e.id from entries e))
@@ -71,7 +97,8 @@ select json_build_object(
         'last_event', (select e.event from entries e where e.nth = 1),
         'created_at', i.created_at, 'modified_at', i.updated_at),
     'entries', told.entries,
-    'truncated', (select count(*) > $4::bigint from entries),
+    'truncated', exists (select from entries e where e.nth >= (select b.nth from bound b))
+        or (select count(*) from work) > (select count(*) from acts),
     'other_activities', other.activities)
 from i
 left join d on true

@@ -27,4 +27,4 @@ with again as (
     where t.instance_id = any(array[d.instance_id]) and t.created_at = d.created_at and t.ack_id = d.ack_id
         and t.consumer_id = d.consumer_id and t.bucket = d.bucket
 )
-select holdfast.expect('redrive_deliveries', count(*), $6::bigint) from again
+select holdfast.expect('requeue_deliveries', count(*), $6::bigint) from again

@@ -1,4 +1,4 @@
-"""Redrive: the dead letters of failed deliveries are put back, in order, at a pace, and counters go on."""
+"""Requeue of failed deliveries: their dead letters are put back, in order, at a pace, and counters go on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def fail(engine: Engine, what: str = "→ Checked", consumer: str = "ledge
     await engine.ack("prod", consumer, one.ack, "failed", message="no paper")
 
 
-async def test_3_5_b_a_redrive_gives_as_many_attempts_more_and_the_instance_goes_on(engine: Engine) -> None:
+async def test_3_5_b_a_requeue_gives_as_many_attempts_more_and_the_instance_goes_on(engine: Engine) -> None:
     await office(engine)
     done = await engine.trigger("prod", "order", "O-1", "Check")
     await engine.trigger("prod", "order", "O-1", "Remind")
@@ -62,7 +62,7 @@ async def test_what_fails_again_opens_its_letter_again(engine: Engine) -> None:
     assert await engine.dead_letters(source="ack") == []
 
 
-async def test_5_8_a_redriven_fact_goes_before_what_is_due_behind_it(engine: Engine) -> None:
+async def test_5_8_a_requeued_fact_goes_before_what_is_due_behind_it(engine: Engine) -> None:
     """Its consumer is not critical, so later facts were not held back."""
     await office(engine, consumers=())
     register(engine.dsn, "ledger", critical=False)
@@ -95,7 +95,7 @@ async def test_5_8_several_of_one_instance_come_again_in_their_order(engine: Eng
         await answer(engine, f"→ {state}")
 
 
-async def test_a_redrive_behind_something_earlier_waits_for_it(engine: Engine) -> None:
+async def test_a_requeue_behind_something_earlier_waits_for_it(engine: Engine) -> None:
     await office(engine, consumers=())
     register(engine.dsn, "ledger", critical=False)
     for event, state in (("Check", "Checked"), ("Pack", "Packed")):
@@ -228,7 +228,7 @@ async def test_letters_of_another_organisation_are_not_there(engine: Engine) -> 
     assert due(engine.dsn) == []
 
 
-async def test_a_late_answer_and_a_redrive_in_one_batch(engine: Engine) -> None:
+async def test_a_late_answer_and_a_requeue_in_one_batch(engine: Engine) -> None:
     await office(engine)
     await engine.trigger("prod", "order", "O-1", "Check")
     await fail(engine)
