@@ -1,6 +1,6 @@
 """The proof of an effective graph: the envelope is whole in it, in order, and outside of every split.
 
-It is found again from the graph itself, never believed: the steps of the slots are taken out, what is left must have
+It is found again from the graph itself, never believed: the steps of the slots are taken out, the rest must have
 the hash of the envelope, and weaving them in once more must give the same graph. So an artefact that was edited by hand
 is refused even if its own hash was made to fit.
 """

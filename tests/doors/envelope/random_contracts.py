@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from holdfast.doors.envelope.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 from holdfast.doors.envelope.model import (
     Action,
     Amendment,
@@ -22,6 +21,7 @@ from holdfast.doors.envelope.model import (
     State,
     Verb,
 )
+from holdfast.doors.envelope.reading.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 from holdfast.graph.windows import WINDOWS
 
 TEXTS = (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from contract_samples import REMOVED, Edit, codes_in_yaml, contract, patch, problems_of
 
-from holdfast.doors.envelope.problems import REMEDIES
+from holdfast.doors.envelope.reading.problems import REMEDIES
 
 DOCS = Path(__file__).parents[3] / "docs"
 SECOND_SLOT = {"name": "again", "entry": "submitted", "exit": "approve"}

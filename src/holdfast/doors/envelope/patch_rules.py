@@ -1,7 +1,7 @@
 """Rules of a patch: its contract, the shape of each slot's steps, and its policies.
 
-Everything is found at once. What the steps are by themselves is in `step_rules.py`; what only the whole graph shows is
-found by the compiler when nothing is wrong here.
+All problems come at once. The rules of single steps are in `step_rules.py`. Those of the whole graph
+are the compiler's, when nothing is wrong here.
 """
 
 from __future__ import annotations

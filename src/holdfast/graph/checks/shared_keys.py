@@ -62,9 +62,8 @@ def _keys(
     for node in walk([start], after) if scopes.inside[start] == split else ():
         for key in output_keys(topology.nodes[node]) or ():
             found[key].add(node)
-        if node in written:
-            for key, nodes in written[node].items():
-                found[key] |= nodes
+        for key, nodes in written[node].items() if node in written else ():
+            found[key] |= nodes
     return found
 
 

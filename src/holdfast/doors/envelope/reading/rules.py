@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.doors.envelope.building import ContractDraft, Part
-from holdfast.doors.envelope.conditions import Conditions
 from holdfast.doors.envelope.model import Gate, Verb
-from holdfast.doors.envelope.names import CALLS, RESERVED
-from holdfast.doors.envelope.slot_rules import check_slots
-from holdfast.doors.envelope.ways import Ways
+from holdfast.doors.envelope.reading.building import ContractDraft, Part
+from holdfast.doors.envelope.reading.conditions import Conditions
+from holdfast.doors.envelope.reading.names import CALLS, RESERVED
+from holdfast.doors.envelope.reading.slot_rules import check_slots
+from holdfast.doors.envelope.slots import ContractIndex
 from holdfast.doors.yaml.problems import Findings
 from holdfast.graph.topology import walk
 
@@ -38,7 +38,7 @@ class _Rules:
         self.draft = draft
         self.contract = draft.contract
         self.findings = findings
-        self.ways = Ways(draft.contract)
+        self.ways = ContractIndex(draft.contract)
 
     def add(self, code: str, part: Part, key: str, message: str, known: Iterable[str] = (), name: str = "") -> None:
         hint = self.findings.nearest(name, sorted(known)) if name else ""
@@ -133,7 +133,7 @@ class _Rules:
     # --- ways -----------------------------------------------------------------------------------------------------
 
     def gates(self, *, knows_slots: bool) -> None:
-        """Report gates to which nothing leads, that never are reached, or that demand what nobody can give."""
+        """Report gates that no document reaches, and gates that demand approvals without a slot for them."""
         exits = {slot.exit for slot in self.contract.slots}
         for part in self.draft.parts["gates"]:
             gate = part.value
@@ -148,8 +148,9 @@ class _Rules:
                 self.add("CONTRACT_GATE_WITHOUT_SLOT", part, "approvals", message)
 
     def way(self, part: Part, gate: Gate) -> None:
-        direct = self.ways.direct(gate.source)
-        if gate in self.ways.lost(gate.source):
+        direct = self.ways.direct_gates(gate.source)
+        behind = {self.ways.rejecting_gate(slot) for slot in self.ways.slots_of(gate.source)}
+        if gate not in direct and gate.name not in behind:
             message = f"Nothing decides when {gate.name!r} is taken: {gate.source!r} leads to another gate."
             self.add("CONTRACT_GATE_WITHOUT_WAY", part, "", message)
         elif gate in direct and len(direct) > 1:
