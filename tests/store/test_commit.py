@@ -281,7 +281,8 @@ async def test_the_version_of_a_document_is_that_of_each_decision(session: Sessi
     third = later(second, entity_version=4)
     changes = [decision(after, opened=[visit(after, after.version)]) for after in (second, third)]
     await commit(session, batch(now, Entry(first, changes)))
-    read = "select (select entity_version from holdfast.instances), array_agg(entity_version order by hop) from holdfast.steps"
+    steps = "select array_agg(entity_version order by hop) from holdfast.steps"
+    read = f"select (select entity_version from holdfast.instances), ({steps})"
     assert db.execute(read).fetchone() == (4, [0, 3, 4])
     await commit(session, batch(now, Entry(third, [decision(later(third))])))
     assert db.execute(read).fetchone() == (4, [0, 3, 4])
