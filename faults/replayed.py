@@ -27,7 +27,7 @@ from holdfast.core.model.state import (
 from holdfast.core.model.status import InstanceStatus, StepStatus
 from holdfast.core.model.timestamps import from_datetime
 from holdfast.core.replay.replay import StepRow, replay
-from holdfast.graph.compiled import load_compiled
+from holdfast.graph.loading import load_compiled
 
 STEPS = """
 select instance_id, id, node, behaviour, path, hop, kind, run, entity_version, opened_version, opened_ordinal,

@@ -8,6 +8,9 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
+    from holdfast.doors.envelope.contract import Contract
+    from holdfast.doors.envelope.load import load_contracts
+    from holdfast.doors.envelope.patch import Fill, Patch
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
     from holdfast.doors.saga.flow import Flow
@@ -82,6 +85,7 @@ __all__ = [
     "ConsumerOptions",
     "ConsumerState",
     "Context",
+    "Contract",
     "DeadLetter",
     "Delivery",
     "DeliveryPage",
@@ -93,6 +97,7 @@ __all__ = [
     "EffectPage",
     "Engine",
     "Event",
+    "Fill",
     "Flow",
     "FlowContext",
     "FlowDocument",
@@ -120,6 +125,7 @@ __all__ = [
     "NoticePage",
     "Options",
     "Page",
+    "Patch",
     "Postpone",
     "Published",
     "RateLimit",
@@ -150,6 +156,7 @@ __all__ = [
     "__version__",
     "code_of",
     "embedded",
+    "load_contracts",
     "load_steps",
     "mermaid_of",
     "picture_of",
@@ -167,6 +174,7 @@ _HOMES = {
     "ConsumerOptions": "holdfast.runtime.consumers.options",
     "ConsumerState": "holdfast.store.consumers",
     "Context": "holdfast.runtime.worker.context",
+    "Contract": "holdfast.doors.envelope.contract",
     "DeadLetter": "holdfast.store.dead_letters",
     "Delivery": "holdfast.store.deliveries",
     "DeliveryPage": "holdfast.runtime.engine.consuming",
@@ -178,6 +186,7 @@ _HOMES = {
     "EffectPage": "holdfast.runtime.effects.outbox",
     "Engine": "holdfast.runtime.engine",
     "Event": "holdfast.store.reads.instances",
+    "Fill": "holdfast.doors.envelope.patch",
     "Flow": "holdfast.doors.saga.flow",
     "FlowContext": "holdfast.runtime.hooks.notices",
     "FlowDocument": "holdfast.store.reads.flows",
@@ -205,6 +214,7 @@ _HOMES = {
     "NoticePage": "holdfast.store.notices",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
+    "Patch": "holdfast.doors.envelope.patch",
     "Postpone": "holdfast.consumer.answers",
     "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
@@ -233,6 +243,7 @@ _HOMES = {
     "Worker": "holdfast.runtime.worker.worker",
     "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",
+    "load_contracts": "holdfast.doors.envelope.load",
     "load_steps": "holdfast.doors.steps.load",
     "mermaid_of": "holdfast.doors.printed",
     "picture_of": "holdfast.doors.printed",

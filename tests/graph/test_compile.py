@@ -19,10 +19,10 @@ from holdfast.graph.compiled import (
     JoinRequirement,
     dump_compiled,
     hash_compiled,
-    load_compiled,
     require_current,
     sealed,
 )
+from holdfast.graph.loading import load_compiled
 from holdfast.graph.model import Graph, Policy, Retry, Wait, load_graph
 
 PINNED_HASH = "670117d83552b29896b7f99f7a613600747ddd0c0b51a8dae431b2e998efc241"

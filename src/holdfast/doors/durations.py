@@ -37,3 +37,13 @@ def _seconds(match: re.Match[str] | None) -> float | None:
         if amount is not None
     )
     return round(seconds, 6) if seconds <= LONGEST else None
+
+
+def write_duration(seconds: float) -> str:
+    """Write seconds as a duration that reads back as the same number of them."""
+    for unit, length in _UNITS.items():
+        amount = round(seconds / length, 6)
+        text = f"{amount:.6f}".rstrip("0").rstrip(".") + unit
+        if amount == int(amount) and (amount or unit == "s") and read_duration(text) == seconds:
+            return text
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"

@@ -15,6 +15,7 @@ from holdfast.doors.shapes import (
     Flag,
     Items,
     Json,
+    Named,
     Number,
     Shape,
     Span,
@@ -90,6 +91,15 @@ def _items(shape: Items) -> dict[str, Any]:
     }
 
 
+def _named(shape: Named) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "propertyNames": schema_of(shape.key),
+        "additionalProperties": schema_of(shape.of),
+        "maxProperties": shape.most,
+    }
+
+
 def _fields(shape: Fields) -> dict[str, Any]:
     required = [key for key, field in shape.table.items() if field.required]
     return {
@@ -133,6 +143,7 @@ _WRITERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     Anything: _anything,
     Either: _either,
     Items: _items,
+    Named: _named,
     Fields: _fields,
     Variants: _variants,
 }

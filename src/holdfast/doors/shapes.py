@@ -71,6 +71,15 @@ class Items(msgspec.Struct, frozen=True):
     least: int = 0
     most: int = 1000
     distinct: bool = False
+    code: str = ""  # of a list that is too long; empty: the code that the door has for any wrong value
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A mapping of names to values of one shape."""
+
+    of: Shape
+    key: Text = Text()
+    most: int = 1000
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -93,5 +102,18 @@ class Variants(msgspec.Struct, frozen=True):
 
 
 Shape = (
-    Text | Choice | Flag | Whole | Number | Span | Expressions | Json | Anything | Either | Items | Fields | Variants
+    Text
+    | Choice
+    | Flag
+    | Whole
+    | Number
+    | Span
+    | Expressions
+    | Json
+    | Anything
+    | Either
+    | Items
+    | Named
+    | Fields
+    | Variants
 )

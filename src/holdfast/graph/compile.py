@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.errors import DefinitionError
 from holdfast.graph.checks.check import check_normalised, normalised
 from holdfast.graph.checks.sites import compile_site, find_sites
 from holdfast.graph.compiled import COMPILER_VERSION, Compiled, JoinRequirement, sealed
 from holdfast.graph.diagnostics import Diagnostic
-from holdfast.graph.model import Edge, Graph
+from holdfast.graph.model import Edge, Graph, Region
 from holdfast.graph.order import topological_order
 from holdfast.graph.scopes import Scopes, find_scopes
 from holdfast.graph.topology import Topology, read_topology
@@ -17,34 +19,37 @@ def compile_graph(graph: Graph) -> Compiled:
     """Check and compile; every problem is in the error's `diagnostics`."""
     graph = normalised(graph)
     _require_sound(graph.name, check_normalised(graph))
+    return sealed(assemble(graph))
+
+
+def assemble(graph: Graph) -> Compiled:
+    """Prepare the lookups of a sound, normalised graph. The artifact is not sealed yet."""
     topology = read_topology(graph)
     scopes = find_scopes(topology)
     nodes = topology.nodes
-    return sealed(
-        Compiled(
-            format=graph.format,
-            compiler_version=COMPILER_VERSION,
-            name=graph.name,
-            version=graph.version,
-            kind=graph.kind,
-            entry=graph.entry,
-            policy=graph.policy,
-            variables=dict(sorted(graph.variables.items())),
-            nodes=nodes,
-            edges=topology.edges,
-            adjacency={node: _ids(edges) for node, edges in topology.outgoing.items()},
-            reverse_adjacency={node: _ids(edges) for node, edges in topology.incoming.items()},
-            topological_order=topological_order(nodes, topology.roots, topology.targets),
-            joins=_joins(topology, scopes),
-            splits=_splits(topology, scopes),
-            depth={node: scopes.depth(node) if node in scopes.inside else 0 for node in nodes},
-            edit_windows={id: node.edit_window for id, node in nodes.items() if node.edit_window is not None},
-            stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
-            slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
-            reads=_reads(graph),
-            config=graph.config,
-            regions={region.id: region for region in sorted(graph.regions, key=lambda region: region.id)},
-        )
+    return Compiled(
+        format=graph.format,
+        compiler_version=COMPILER_VERSION,
+        name=graph.name,
+        version=graph.version,
+        kind=graph.kind,
+        entry=graph.entry,
+        policy=graph.policy,
+        variables=dict(sorted(graph.variables.items())),
+        nodes=nodes,
+        edges=topology.edges,
+        adjacency={node: _ids(edges) for node, edges in topology.outgoing.items()},
+        reverse_adjacency={node: _ids(edges) for node, edges in topology.incoming.items()},
+        topological_order=topological_order(nodes, topology.roots, topology.targets),
+        joins=_joins(topology, scopes),
+        splits=_splits(topology, scopes),
+        depth={node: scopes.depth(node) if node in scopes.inside else 0 for node in nodes},
+        edit_windows={id: node.edit_window for id, node in nodes.items() if node.edit_window is not None},
+        stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
+        slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},
+        reads=_reads(graph),
+        config=graph.config,
+        regions=_regions(graph),
     )
 
 
@@ -79,6 +84,11 @@ def _joins(topology: Topology, scopes: Scopes) -> dict[str, JoinRequirement]:
 def _splits(topology: Topology, scopes: Scopes) -> dict[str, str | None]:
     joins = {split: join for join, split in scopes.closes.items()}
     return {node: joins.get(node) for node in topology.nodes if topology.is_split(node)}
+
+
+def _regions(graph: Graph) -> dict[str, Region]:
+    by_id = sorted(graph.regions, key=lambda region: region.id)
+    return {region.id: msgspec.structs.replace(region, nodes=tuple(sorted(region.nodes))) for region in by_id}
 
 
 def _reads(graph: Graph) -> tuple[str, ...]:

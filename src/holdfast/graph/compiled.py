@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.errors import DefinitionError
-from holdfast.graph.model import GRAPH_FORMAT, Edge, Graph, Node, Policy, Region, dump_struct, read_struct
+from holdfast.graph.model import GRAPH_FORMAT, Edge, Graph, Node, Policy, Region, dump_struct
 from holdfast.payloads import hash_json
 
 COMPILER_VERSION: Final = "1"
@@ -80,36 +80,6 @@ def graph_of(compiled: Compiled) -> Graph:
         variables=compiled.variables,
         config=compiled.config,
         regions=tuple(compiled.regions.values()),
-    )
-
-
-def load_compiled(data: bytes | str | dict[str, Any] | None, expected_hash: str | None = None) -> Compiled:
-    """Read a stored artifact and prove it is the one that was published (WF-07).
-
-    `expected_hash` is the hash in the definition's own row; both must equal the recomputed hash.
-    """
-    if not data or data in ("null", b"null"):
-        raise DefinitionError(
-            "The definition was never compiled.",
-            code="WORKFLOW_NOT_COMPILED",
-            hint="Publish it again: publishing compiles and freezes the graph.",
-        )
-    compiled = read_struct(data, Compiled, "compiled graph")
-    _verify_hash(compiled, expected_hash)
-    return compiled
-
-
-def _verify_hash(compiled: Compiled, expected_hash: str | None) -> None:
-    actual = hash_compiled(compiled)
-    claimed = {compiled.hash} if expected_hash is None else {compiled.hash, expected_hash}
-    if claimed == {actual}:
-        return
-    raise DefinitionError(
-        f"The compiled graph of {compiled.name!r} version {compiled.version} does not match its hash.",
-        code="WORKFLOW_HASH_MISMATCH",
-        hint="It was changed after publication. Restore it from a backup or publish the definition as a new version.",
-        actual=actual,
-        claimed=sorted(claimed),
     )
 
 

@@ -59,6 +59,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stops_rollback: bool = False  # a rollback of the steps after it ends here
     starts_flow: bool = False  # needs a `child`
     listens_to_edges: bool = False  # only its edges name the events it waits for
+    in_slots: bool = False  # organisations may use it in the slots of a document
     best_effort: bool = False  # a delivery that failed completes the step
     ends_instance: bool = False  # reaching it escapes every scope
 
@@ -104,29 +105,30 @@ _CHOICE: Final = {"branches": True, "shape": Shape.RHOMBUS}
 
 KINDS: Final[dict[str, Kind]] = {
     "start": kind("start", Behaviour.PASS),
-    "condition": kind("condition", Behaviour.PASS, **_CHOICE),
-    "split": kind("split", Behaviour.PASS, splits=True, shape=Shape.TRAPEZOID, promise="fork"),
+    "condition": kind("condition", Behaviour.PASS, in_slots=True, **_CHOICE),
+    "split": kind("split", Behaviour.PASS, in_slots=True, splits=True, shape=Shape.TRAPEZOID, promise="fork"),
     "save_point": kind("save_point", Behaviour.PASS, stops_rollback=True),
-    "script": kind("script", Behaviour.PASS),
+    "script": kind("script", Behaviour.PASS, in_slots=True),
     "slot": kind("slot", Behaviour.PASS),
+    "stage": kind("stage", Behaviour.PASS),
     "task": kind("task", Behaviour.WORK, promise="", step_type="system"),
     "compensation": kind(
         "compensation", Behaviour.WORK, undoes=True, undoable=False, fields=frozenset({"best_effort"})
     ),
-    "action": kind("action", Behaviour.CALL, step_type="system"),
+    "action": kind("action", Behaviour.CALL, in_slots=True, step_type="system"),
     "lifecycle_gate": kind("lifecycle_gate", Behaviour.CALL, is_gate=True, **_CHOICE),
-    "policy_gate": kind("policy_gate", Behaviour.CALL),
-    "rule": kind("rule", Behaviour.CALL, **_CHOICE),
+    "policy_gate": kind("policy_gate", Behaviour.CALL, in_slots=True),
+    "rule": kind("rule", Behaviour.CALL, in_slots=True, **_CHOICE),
     "state": kind("state", Behaviour.REST, listens_to_edges=True),
     "human": kind("human", Behaviour.REST, step_type="action", **_PERSON),
-    "approval": kind("approval", Behaviour.REST, signs=True, **_PERSON),
-    "wait_event": kind("wait_event", Behaviour.REST, step_type="wait"),
-    "sub_flow": kind("sub_flow", Behaviour.REST, starts_flow=True),
-    "wait_timer": kind("wait_timer", Behaviour.TIMER, promise="timer", step_type="wait"),
-    "webhook_out": kind("webhook_out", Behaviour.EMIT),
-    "notification": kind("notification", Behaviour.EMIT, best_effort=True),
+    "approval": kind("approval", Behaviour.REST, in_slots=True, signs=True, **_PERSON),
+    "wait_event": kind("wait_event", Behaviour.REST, in_slots=True, step_type="wait"),
+    "sub_flow": kind("sub_flow", Behaviour.REST, in_slots=True, starts_flow=True),
+    "wait_timer": kind("wait_timer", Behaviour.TIMER, in_slots=True, promise="timer", step_type="wait"),
+    "webhook_out": kind("webhook_out", Behaviour.EMIT, in_slots=True),
+    "notification": kind("notification", Behaviour.EMIT, in_slots=True, best_effort=True),
     "effect": kind("effect", Behaviour.EMIT),
-    "join": kind("join", Behaviour.JOIN),
+    "join": kind("join", Behaviour.JOIN, in_slots=True),
     "end": kind("end", Behaviour.END, step_type="terminal"),
     "terminal": kind("terminal", Behaviour.END, ends_instance=True),
 }

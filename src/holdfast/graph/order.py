@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Neighbours = Callable[[str], Iterable[str]]
 
@@ -68,13 +68,14 @@ def find_cycles(nodes: Iterable[str], targets: Neighbours) -> list[tuple[str, ..
     members = sorted(nodes)
     allowed = frozenset(members)
     inner = {node: sorted(allowed.intersection(targets(node))) for node in members}
-    knots = _knots(members, inner)
+    knots = find_knots(members, inner)
     cycles = (_cycle_through(min(knot), knot, inner) for knot in knots)
     return sorted(cycle for cycle in cycles if cycle)
 
 
-def _knots(members: list[str], inner: dict[str, list[str]]) -> list[frozenset[str]]:
+def find_knots(nodes: Iterable[str], inner: Mapping[str, list[str]]) -> list[frozenset[str]]:
     """Strongly connected components (Kosaraju): reverse postorder, then collect backwards along it."""
+    members = sorted(nodes)
     order, _ = depth_first(members, lambda node: inner[node])
     sources: dict[str, list[str]] = {node: [] for node in members}
     for node in members:

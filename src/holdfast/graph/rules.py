@@ -16,6 +16,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checks_input: bool = False  # a start needs an object, or input that fits the schema of the entry
     reads_request: bool = False  # expressions find the facts of the request in the context
     signs_approvals: bool = False  # `approved_by` and `rejected_by` in the data are the engine's own
+    proves_envelope: bool = False  # it is loaded only if the envelope is whole in it
+    has_never_edges: bool = False  # edges on NEVER only place their target, and no token takes them
     keeps_gates: bool = False  # approvals and gates are passed by decisions and edges only
     tells_facts: bool = False  # consumers are told of every entry: events come as triggers
     takes_events: bool = False  # people answer with events of the graph, not with decisions of tasks
@@ -43,9 +45,11 @@ RULES: Final[dict[str, Rules]] = {
     "saga": SAGA,
     "steps": STEPS,
     "machine": Rules(needs_end=False, tells_facts=True),
-    "envelope": Rules(is_published=False, has_one_end=True, keeps_gates=True),
+    "envelope": Rules(is_published=False, has_one_end=True, keeps_gates=True, has_never_edges=True),
     "org_patch": Rules(is_published=False),
-    "effective": Rules(is_published=False, has_one_end=True, keeps_gates=True),
+    "effective": Rules(
+        is_published=False, has_one_end=True, keeps_gates=True, has_never_edges=True, proves_envelope=True
+    ),
 }
 
 

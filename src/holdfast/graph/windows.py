@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
+
+Window = Literal["editable", "amend_only", "locked"]
 
 EDITABLE: Final = "editable"
 LOCKED: Final = "locked"
-WINDOWS: Final = (EDITABLE, "amend_only", LOCKED)  # from the loosest to the strictest
+WINDOWS: Final[tuple[Window, ...]] = (EDITABLE, "amend_only", LOCKED)  # from the loosest to the strictest
 
 
-def strictest(windows: Iterable[str]) -> str:
+def strictest(*windows: str | None) -> Window:
     """The strictest of several windows; without any, nothing may be edited."""
-    return max(windows, key=WINDOWS.index, default=LOCKED)
+    found: list[Window] = [window for window in WINDOWS if window in windows]
+    return found[-1] if found else LOCKED

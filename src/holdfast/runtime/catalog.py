@@ -14,7 +14,8 @@ import msgspec
 
 from holdfast.core.model.program import Program, link
 from holdfast.errors import DefinitionError, NotFound
-from holdfast.graph.compiled import load_compiled, require_current
+from holdfast.graph.compiled import require_current
+from holdfast.graph.loading import load_compiled
 from holdfast.store.definitions import DefinitionRow, find_definition, load_definition
 from holdfast.store.pg.session import Session
 

@@ -11,7 +11,8 @@ from machine_samples import blueprint, edited, policy, vendor
 from holdfast.doors.machine import MachineDefinition
 from holdfast.graph.checks.check import check
 from holdfast.graph.compile import compile_graph
-from holdfast.graph.compiled import dump_compiled, graph_of, load_compiled
+from holdfast.graph.compiled import dump_compiled, graph_of
+from holdfast.graph.loading import load_compiled
 from holdfast.graph.machine import Completion, Hook, MachineConfig, Param, Rule, StateConfig, StateTimeout
 from holdfast.graph.model import Graph, Policy, dump_graph, load_graph
 

@@ -10,9 +10,9 @@ from steps_yaml import codes, problems, sound
 
 from holdfast.doors.durations import read_duration
 from holdfast.doors.steps.load import load_steps
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.reading import DEEPEST, LARGEST, MOST_NODES, read_yaml
-from holdfast.doors.steps.tree import plain
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.reading import DEEPEST, LARGEST, MOST_NODES, read_yaml
+from holdfast.doors.yaml.tree import plain
 
 STEPS = """\
     steps:

@@ -30,9 +30,9 @@ from holdfast.doors.shapes import (
 from holdfast.doors.steps import steps_schema
 from holdfast.doors.steps.format import FILE
 from holdfast.doors.steps.load import load_steps
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.reading import read_yaml
-from holdfast.doors.steps.tree import plain
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.reading import read_yaml
+from holdfast.doors.yaml.tree import plain
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "steps.schema.json"
 VALIDATOR = jsonschema_rs.validator_for(steps_schema())

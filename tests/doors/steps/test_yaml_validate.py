@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.app import app
 from holdfast.doors.steps import steps_schema
-from holdfast.doors.steps.reading import LARGEST
+from holdfast.doors.yaml.reading import LARGEST
 
 GOOD = document(workflow([step("a", "action"), step("z")], [("a", "go", "z")]))
 WARNED = document(workflow([step("a", "action"), step("z")], [("a", "go", "z", "workflow.x == 1")]))

@@ -12,13 +12,16 @@ from rich.text import Text
 
 from holdfast.cli.machine_files import Read, in_directory, is_machine_file, read_machines
 from holdfast.cli.render.output import draw, say, show_all, show_json
+from holdfast.doors.envelope import ContractFile, contract_schema, load_contracts, patch_schema
+from holdfast.doors.envelope.load import is_contract_file
 from holdfast.doors.machine import Problem as MachineProblem
 from holdfast.doors.machine import blueprint_schema, policy_schema
 from holdfast.doors.steps import Problem, Workflow, steps_schema
 from holdfast.doors.steps.load import load_steps, repeated
-from holdfast.doors.steps.problems import Findings, in_order
-from holdfast.doors.steps.reading import LARGEST
-from holdfast.doors.steps.tree import START, Mark
+from holdfast.doors.steps.problems import findings_of
+from holdfast.doors.yaml.problems import in_order
+from holdfast.doors.yaml.reading import LARGEST
+from holdfast.doors.yaml.tree import START, Mark
 from holdfast.errors import NotFound
 from holdfast.printable import printable
 
@@ -28,32 +31,43 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "steps": steps_schema,
     "blueprint": blueprint_schema,
     "policy": policy_schema,
+    "contract": contract_schema,
+    "patch": patch_schema,
 }
+
+
+class Files(msgspec.Struct, frozen=True):
+    """What files of YAML hold: the sound workflows and contracts, and every problem."""
+
+    workflows: tuple[Workflow, ...]
+    contracts: tuple[ContractFile, ...]
+    problems: tuple[Problem, ...]
 
 
 def validate(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Files of steps or machines, or directories of them.")
+        list[Path],
+        typer.Argument(metavar="FILE", help="Files of steps, contracts, patches or machines, or directories of them."),
     ],
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The policy to check a blueprint with.", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check files of steps, blueprints and policies: a line per problem, `file:line:column: CODE message (hint)`.
+    """Check files without publishing them: a line per problem, `file:line:column: CODE message (hint)`.
 
     Exit code 1 if there is any. A policy is checked with the blueprint of its machine, if that is named as well.
     """
     machine_files = list(_machine_files(files))
     others = [path for path in files if path not in machine_files]
     machines, misfits = read_machines(machine_files, policy) if machine_files or policy is not None else ((), ())
-    workflows, problems = read_files(others)
-    found = [*problems, *misfits]
+    files_of_yaml = read_files(others)
+    found = [*files_of_yaml.problems, *misfits]
     if json:
         show_all([msgspec.to_builtins(problem) for problem in found])
     else:
         tell(found)
-        _sum_up(workflows, machines, found)
+        _sum_up(files_of_yaml, machines, found)
     if any(problem.severity == "error" for problem in found):
         raise typer.Exit(FAILED)
 
@@ -61,7 +75,7 @@ def validate(
 def schema(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(SCHEMAS)}.")] = "steps",
 ) -> None:
-    """Print the JSON Schema of files of steps, of blueprints or of policies, for editors that complete and check."""
+    """Print the JSON Schema of a kind of files, for editors that complete and check."""
     if name not in SCHEMAS:
         raise NotFound(f"There is no schema {name!r}.", hint=f"Choose one of {', '.join(SCHEMAS)}.")
     show_json(SCHEMAS[name](), indent=2)
@@ -82,19 +96,24 @@ def _missing(path: Path) -> NotFound:
     return NotFound(f"There is no file {str(path)!r}.", code="FILE_NOT_FOUND", hint="Check the name.")
 
 
-def read_files(paths: Sequence[Path]) -> tuple[tuple[Workflow, ...], tuple[Problem, ...]]:
-    """The sound workflows of these files and of all files in these directories, and every problem of all of them."""
+def read_files(paths: Sequence[Path]) -> Files:
+    """Read these files and all files in these directories."""
     workflows: list[Workflow] = []
+    contracts: list[ContractFile] = []
     problems: list[Problem] = []
     for path in _files(paths):
         text = _text(path)
         if isinstance(text, Problem):
             problems.append(text)
             continue
+        if is_contract_file(text):
+            contracts.append(load_contracts(text, name=str(path)))
+            problems += contracts[-1].problems
+            continue
         document = load_steps(text, name=str(path))
         workflows += document.workflows
         problems += document.problems
-    return tuple(workflows), in_order([*problems, *repeated(workflows)])
+    return Files(tuple(workflows), tuple(contracts), in_order([*problems, *repeated(workflows)]))
 
 
 def tell(problems: Sequence[Problem | MachineProblem]) -> None:
@@ -109,17 +128,20 @@ def tell(problems: Sequence[Problem | MachineProblem]) -> None:
         draw([Text.assemble((place, "bold"), " ", (found.code, colour), told, (hint, "dim"))])
 
 
-def _sum_up(
-    workflows: Sequence[Workflow], machines: Sequence[Read], problems: Sequence[Problem | MachineProblem]
-) -> None:
+def _sum_up(files: Files, machines: Sequence[Read], problems: Sequence[Problem | MachineProblem]) -> None:
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     if errors:
         more = f", {warnings} {'warning' if warnings == 1 else 'warnings'}" if warnings else ""
         say(f"{errors} {'problem' if errors == 1 else 'problems'}{more}.")
         return
-    for workflow in workflows:
+    for workflow in files.workflows:
         say(f"{workflow.file}: {workflow.id} version {workflow.version}, {len(workflow.steps)} steps")
+    for read in files.contracts:
+        for contract in read.contracts:
+            say(f"{read.file}: contract {contract.type} version {contract.version}, {len(contract.states)} states")
+        for patch in read.patches:
+            say(f"{read.file}: patch of {patch.contract} version {patch.envelope}, {len(patch.slots)} slots")
     for machine in machines:
         say(f"{machine.file}: {machine.summary}")
 
@@ -139,7 +161,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _text(path: Path) -> str | Problem:
     """Read the file up to the limit of the door."""
-    findings = Findings(str(path))
+    findings = findings_of(str(path))
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)

@@ -40,11 +40,13 @@ class Definitions:
     async def publish(self) -> list[Published]:
         """Publish all definitions of the directory; a problem is printed and holds back only its own workflow."""
         self._seen = self._stamp()
-        workflows, problems = await asyncio.to_thread(read_files, [self._directory])
-        for problem in problems:
+        files = await asyncio.to_thread(read_files, [self._directory])
+        for problem in files.problems:
             log.warning("%s", problem)
+        for read in files.contracts:
+            log.warning("%s holds contracts or patches, which are not published from a directory.", read.file)
         done: list[Published] = []
-        for workflow in workflows:
+        for workflow in files.workflows:
             try:
                 done.append(await self._publish(workflow))
             except HoldfastError as refusal:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
-FieldType = Literal["string", "number", "boolean", "time", "money", "list", "object"]
-Window = Literal["editable", "amend_only", "locked"]
-RunAs = Literal["actor", "system", "service_account"]
+from holdfast.graph.windows import Window
 
-WINDOWS: Final[tuple[Window, ...]] = ("editable", "amend_only", "locked")  # from the loosest to the strictest
+FieldType = Literal["string", "number", "boolean", "time", "money", "list", "object"]
+RunAs = Literal["actor", "system", "service_account"]
 
 
 class DataField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

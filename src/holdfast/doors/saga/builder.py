@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
+from holdfast.doors.known_options import options_of, unknown_option
 from holdfast.doors.saga import model
-from holdfast.doors.saga.known_options import options_of, unknown_option
 from holdfast.doors.saga.model import Compensation, Function, Item
 from holdfast.doors.saga.options import NAMELESS
 from holdfast.doors.saga.problems import Problem, problem

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.doors.layout import INDENT, Chain, Group, Layout, shown, value_layout
 from holdfast.doors.saga.model import (
     Call,
     Called,
@@ -32,8 +32,6 @@ from holdfast.doors.saga.model import (
 )
 from holdfast.doors.saga.source import read_source
 
-WIDTH: Final = 100
-INDENT: Final = 4
 _NOT_OPTIONS: Final = frozenset({"name", "metadata", "handler", "undo", "branches", "expression", "otherwise"})
 _RETRY: Final = {  # a stored field → the option of `Retry`
     "retries": "attempts",
@@ -44,28 +42,11 @@ _RETRY: Final = {  # a stored field → the option of `Retry`
 }
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Parts between brackets: on one line if they fit, else each on a line of its own."""
-
-    opening: str
-    parts: tuple[tuple[str, Layout], ...]  # each with what stands before it: `name=` or `"key": `
-    closing: str = ")"
-
-
-class Chain(msgspec.Struct, frozen=True):
-    """A chain of calls: a flow or a branch."""
-
-    calls: tuple[Group, ...]
-
-
-Layout = str | Group | Chain
-
-
 def code_of(source: Mapping[str, Any] | Definition) -> str:
     """Python that assigns the built definition to `flow`."""
     definition = source if isinstance(source, Definition) else read_source(source)
     calls = Chain((_flow(definition), *_calls(definition.items), Group(".build(", ())))
-    lines = (" " * INDENT + _shown(call, INDENT) for call in calls.calls)
+    lines = (" " * INDENT + shown(call, INDENT) for call in calls.calls)
     return f"from holdfast import {', '.join(_imports(definition))}\n\nflow = (\n" + "\n".join(lines) + "\n)\n"
 
 
@@ -89,7 +70,9 @@ def _flow(definition: Definition) -> Group:
         **({"timeout": _number(definition.timeout)} if definition.timeout is not None else {}),
         **({"data": definition.data} if definition.data != "value" else {}),
     }
-    return Group("Flow(", (("", _value(definition.name)), *((f"{key}=", _value(v)) for key, v in options.items())))
+    return Group(
+        "Flow(", (("", value_layout(definition.name)), *((f"{key}=", value_layout(v)) for key, v in options.items()))
+    )
 
 
 def _calls(items: Items) -> Iterator[Group]:
@@ -103,21 +86,21 @@ def _call(item: Item) -> Group:
     verb = type(item).__struct_config__.tag
     undo = undo_of(item)
     undone = (("undo=", _undo(undo)),) if undo else ()
-    return Group(f".{verb}(", (("", _value(item.name)), *_positional(item), *undone, *_named(item)))
+    return Group(f".{verb}(", (("", value_layout(item.name)), *_positional(item), *undone, *_named(item)))
 
 
 def _undo(undo: Compensation) -> Layout:
-    name = () if undo.name == undo.handler else (("name=", _value(undo.name)),)
+    name = () if undo.name == undo.handler else (("name=", value_layout(undo.name)),)
     options = (*name, *_named(undo))
-    handler = _value(undo.handler)
+    handler = value_layout(undo.handler)
     return Group("Undo(", (("", handler), *options)) if options else handler
 
 
 def _named(item: Named) -> Iterator[tuple[str, Layout]]:
     if retry := _retries(item):
-        yield "retry=", Group("Retry(", tuple((f"{name}=", _value(value)) for name, value in retry.items()))
+        yield "retry=", Group("Retry(", tuple((f"{name}=", value_layout(value)) for name, value in retry.items()))
     for name, value in _options(item):
-        yield f"{name}=", _value(value)
+        yield f"{name}=", value_layout(value)
 
 
 def _retries(item: object) -> dict[str, Any]:
@@ -132,17 +115,17 @@ def _retries(item: object) -> dict[str, Any]:
 def _positional(item: Named) -> Iterator[tuple[str, Layout]]:
     match item:
         case Step() | Call():
-            yield "", _value(item.handler)
+            yield "", value_layout(item.handler)
         case WaitEvent() if item.event != item.name:
-            yield "", _value(item.event)
+            yield "", value_layout(item.event)
         case Webhook():
-            yield "", _value(item.url)
+            yield "", value_layout(item.url)
         case SubFlow():
-            yield "", _value(item.flow)
+            yield "", value_layout(item.flow)
         case Join():
-            yield "", _value(item.mode)
+            yield "", value_layout(item.mode)
         case Condition():
-            yield "", _value(item.expression)
+            yield "", value_layout(item.expression)
             if item.otherwise is not None:
                 yield "otherwise=", _branch(item.otherwise)
         case Fork() | Parallel():
@@ -169,37 +152,3 @@ def _options(item: Named) -> Iterator[tuple[str, Any]]:
 def _number(value: Any) -> Any:
     """Print a number: seconds are stored as floats, and printed without a needless fraction."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _value(value: Any) -> Layout:
-    if isinstance(value, dict):
-        entries = cast(dict[str, Any], value).items()
-        return Group("{", tuple((f"{_text(key)}: ", _value(item)) for key, item in entries), "}")
-    if isinstance(value, list | tuple):
-        return Group("[", tuple(("", _value(item)) for item in cast(list[Any], value)), "]")
-    return _text(value) if isinstance(value, str) else repr(value)
-
-
-def _text(value: str) -> str:
-    # JSON writes text as Python does, in the quotes people expect; what cannot be seen is spelled out.
-    return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(value)
-
-
-def _shown(layout: Layout, indent: int) -> str:
-    flat = _flat(layout)
-    if isinstance(layout, str) or len(flat) + indent < WIDTH:
-        return flat
-    margin = "\n" + " " * indent
-    if isinstance(layout, Chain):
-        return margin.join(_shown(call, indent) for call in layout.calls)
-    inner = indent + INDENT
-    parts = (f"{margin}{' ' * INDENT}{prefix}{_shown(part, inner)}," for prefix, part in layout.parts)
-    return f"{layout.opening}{''.join(parts)}{margin}{layout.closing}"
-
-
-def _flat(layout: Layout) -> str:
-    if isinstance(layout, str):
-        return layout
-    if isinstance(layout, Chain):
-        return "".join(_flat(call) for call in layout.calls)
-    return layout.opening + ", ".join(prefix + _flat(part) for prefix, part in layout.parts) + layout.closing

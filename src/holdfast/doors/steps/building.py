@@ -7,14 +7,15 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.doors.shapes import Items
-from holdfast.doors.steps.decode import Misfit, Taker
 from holdfast.doors.steps.format import FILE, WORKFLOW
 from holdfast.doors.steps.model import Assignee, Retry, Step, Transition, Workflow
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.reading import read_yaml
 from holdfast.doors.steps.slices import cut_out
-from holdfast.doors.steps.tree import Mapping, Sequence, Tree
+from holdfast.doors.yaml.decode import Misfit, Taker
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.reading import read_yaml
+from holdfast.doors.yaml.tree import Mapping, Sequence, Tree
 
+PREFIX: Final = "STEPS"  # of the codes
 _LISTS: Final = frozenset({"capabilities", "call_on"})
 _RENAMED: Final = {"from": "source", "to": "target"}
 
@@ -44,7 +45,7 @@ def read_drafts(text: str, findings: Findings) -> list[Draft]:
 
 def _entries(tree: Tree, findings: Findings) -> list[tuple[Tree, tuple[int, int]]]:
     """Find the entries under `workflows`, and check all keys beside it; the caller checks the entries one by one."""
-    taker = Taker(findings)
+    taker = Taker(findings, PREFIX)
     shape = FILE.table["workflows"].shape
     assert isinstance(shape, Items)
     found = tree.entries.get("workflows") if isinstance(tree, Mapping) else None
@@ -64,7 +65,7 @@ def _entries(tree: Tree, findings: Findings) -> list[tuple[Tree, tuple[int, int]
 
 def _draft(tree: Tree, findings: Findings, text: str) -> Draft | None:
     before = findings.errors
-    taker = Taker(findings)
+    taker = Taker(findings, PREFIX)
     taken = taker.take(WORKFLOW, tree, ())
     if isinstance(taken, Misfit) or isinstance(taken.get("id"), Misfit):
         return None

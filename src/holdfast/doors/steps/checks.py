@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from holdfast.doors.steps.lowering import Lowered, lower_steps, moment
-from holdfast.doors.steps.model import Path, Step, Transition, Workflow
-from holdfast.doors.steps.problems import REMEDIES, Findings
-from holdfast.doors.steps.tree import START, Mark
+from holdfast.doors.literals import moment
+from holdfast.doors.steps.lowering import Lowered, lower_steps
+from holdfast.doors.steps.model import Step, Transition, Workflow
+from holdfast.doors.steps.problems import REMEDIES
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.tree import START, Mark, Path
 from holdfast.errors import ExpressionError
 from holdfast.graph.checks.check import check
 from holdfast.graph.checks.schemas import schema_problem

@@ -11,8 +11,9 @@ from holdfast.doors.steps.building import Draft, read_drafts
 from holdfast.doors.steps.checks import check_cycles, check_expressions, check_graph, check_schemas
 from holdfast.doors.steps.lowering import to_graph
 from holdfast.doors.steps.model import Document, Workflow
-from holdfast.doors.steps.problems import Findings, Problem, in_order
+from holdfast.doors.steps.problems import findings_of
 from holdfast.doors.steps.rules import check_rules
+from holdfast.doors.yaml.problems import Findings, Problem, in_order
 from holdfast.errors import DefinitionError
 
 __all__ = ["is_steps", "load_steps", "read_workflow", "repeated", "to_graph"]
@@ -20,7 +21,7 @@ __all__ = ["is_steps", "load_steps", "read_workflow", "repeated", "to_graph"]
 
 def load_steps(text: str, *, name: str = "file.yaml") -> Document:
     """Load the sound workflows of a file, and every problem of the file; no text makes it raise."""
-    findings = Findings(name)
+    findings = findings_of(name)
     drafts = read_drafts(text, findings)
     sound = tuple(draft.workflow for draft in drafts if _is_sound(draft, findings))
     problems = in_order([*findings.problems, *repeated(draft.workflow for draft in drafts)])
@@ -47,7 +48,7 @@ def repeated(workflows: Iterable[Workflow]) -> list[Problem]:
     for workflow in workflows:
         known = first.setdefault((workflow.id, workflow.version), workflow)
         if known is not workflow:
-            findings = Findings(workflow.file)
+            findings = findings_of(workflow.file)
             place = f"{known.file}:{known.mark('id').line}"
             message = f"{workflow.id!r} version {workflow.version} is there twice, first at {place}."
             findings.add("STEPS_DUPLICATE", message, workflow.mark("id"))

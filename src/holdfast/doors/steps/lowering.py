@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.doors.steps.model import PEOPLE, Path, Step, Transition, Workflow
-from holdfast.graph.expressions.timestamps import read_moment
+from holdfast.doors.literals import moment, quoted
+from holdfast.doors.steps.model import PEOPLE, Step, Transition, Workflow
+from holdfast.doors.yaml.tree import Path
 from holdfast.graph.model import Edge, Graph, Node, Policy, Retry, Wait
 
 CHAIN_LIMIT: Final = 10
@@ -200,13 +201,3 @@ _BEHAVIOURS: Final = {
 def handler_of(operation: str) -> str:
     """The handler of an operation: a function goes by its name alone, every other kind keeps its prefix."""
     return operation.removeprefix(PYTHON)
-
-
-def moment(until: str) -> str:
-    """Write `until` as an expression; a literal time becomes a quoted text."""
-    return until if read_moment(until) is None else quoted(until)
-
-
-def quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -6,14 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.doors.steps.problems import Problem, require_sound
-from holdfast.doors.steps.tree import START, Mark
+from holdfast.doors.yaml.problems import Problem, require_sound
+from holdfast.doors.yaml.tree import Mark, Path, nearest_mark
 
 ENGINE_EVENTS: Final = ("completed", "error", "timeout")
 PEOPLE: Final = frozenset({"action", "approval"})
 REFUSALS: Final = frozenset({"rejected", "reject"})
-
-Path = tuple[str | int, ...]  # ("steps", 2, "timeout"): the place of a value in its workflow
 
 
 class Assignee(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,11 +101,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
 
     def mark(self, *path: str | int) -> Mark:
         """Find the place of a value in the file, or of the nearest value around it."""
-        for length in range(len(path), -1, -1):
-            found = self.marks.get(path[:length])
-            if found is not None:
-                return found
-        return START
+        return nearest_mark(self.marks, path)
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Final
 
 from holdfast.doors.steps.building import Draft
 from holdfast.doors.steps.model import ENGINE_EVENTS, PEOPLE, Step, Transition, Workflow
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.tree import Mark
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.tree import Mark
 
 CALLS: Final = frozenset({"system", "notification"})
 RESERVED_METADATA: Final = frozenset({"name", "type", "description", "workflow", "input_schema"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from holdfast.graph.checks.fields import output_keys
+from holdfast.graph.checks.shared_keys import shared_keys
 from holdfast.graph.diagnostics import Diagnostic, problem
 from holdfast.graph.model import Edge, Graph
 from holdfast.graph.rules import rules_of
@@ -22,9 +22,7 @@ def check_branches(graph: Graph, topology: Topology, scopes: Scopes) -> Found:
     if rules_of(graph.kind).has_one_end:
         yield from _ends_in_scopes(topology, scopes)
     if graph.policy.data == "context":
-        for split in scopes.inside:
-            if topology.is_split(split):
-                yield from _shared_keys(split, topology, scopes)
+        yield from shared_keys(topology, scopes)
 
 
 def _closed_split(join: str, topology: Topology, scopes: Scopes) -> Found:
@@ -82,24 +80,3 @@ def _ends_in_scopes(topology: Topology, scopes: Scopes) -> Found:
         if topology.traits(node).ends_token and split is not None:
             message = f"Several tokens may reach this end: it stands in a branch of {split!r}."
             yield problem("END_IN_SCOPE", message, f"nodes.{node}")
-
-
-def _shared_keys(split: str, topology: Topology, scopes: Scopes) -> Found:
-    writers: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)  # key → branch → nodes
-    for branch in topology.branches(split):
-        for node in sorted(_branch_nodes(branch, split, topology, scopes)):
-            for key in output_keys(topology.nodes[node]) or ():
-                writers[key].setdefault(branch.id, []).append(node)
-    for key, branches in writers.items():
-        if len(branches) > 1:
-            nodes = sorted({node for found in branches.values() for node in found})
-            message = f"Several branches write the context key {key!r}: {', '.join(nodes)}."
-            yield problem("SHARED_KEY_WRITTEN", message, f"nodes.{split}")
-
-
-def _branch_nodes(branch: Edge, split: str, topology: Topology, scopes: Scopes) -> frozenset[str]:
-    def is_inside(node: str) -> bool:
-        return split in scopes.enclosing(scopes.inside[node])
-
-    start = [branch.target] if is_inside(branch.target) else []
-    return walk(start, lambda node: [target for target in topology.targets(node) if is_inside(target)])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from holdfast.graph.diagnostics import Diagnostic, problem
+from holdfast.graph.envelope import NEVER
 from holdfast.graph.model import Behaviour, Edge, Graph, Node
 from holdfast.graph.order import find_cycles
 from holdfast.graph.rules import rules_of
@@ -25,11 +26,11 @@ def check_structure(graph: Graph, topology: Topology) -> Found:
         yield from _ways_on(node, topology)
         if not rules_of(graph.kind).deadline_expires_instance:
             yield from _timeout_edge(node, topology)
-    yield from _automatic_cycles(topology)
+    yield from _automatic_cycles(graph, topology)
     if graph.entry in topology.nodes:
         yield from _unreachable(topology)
         if rules_of(graph.kind).needs_end:
-            yield from _without_end(topology)
+            yield from _without_end(graph, topology)
 
 
 def _duplicates(graph: Graph) -> Found:
@@ -95,11 +96,26 @@ def _automatic_ways_on(node: Node, edges: tuple[Edge, ...]) -> Found:
         yield problem("NO_DEFAULT_EDGE", message, f"nodes.{node.id}")
 
 
-def _automatic_cycles(topology: Topology) -> Found:
+def _automatic_cycles(graph: Graph, topology: Topology) -> Found:
     automatic = [node.id for node in topology.nodes.values() if _moves_on_by_itself(node, topology)]
-    for cycle in find_cycles(automatic, topology.targets):
+    for cycle in find_cycles(automatic, lambda node: [edge.target for edge in _taken(graph, topology.outgoing[node])]):
         way = " → ".join([*cycle, cycle[0]])
         yield problem("AUTOMATIC_CYCLE", f"Nothing in this cycle waits: {way}.", f"nodes.{cycle[0]}")
+
+
+def _taken(graph: Graph, edges: tuple[Edge, ...]) -> list[Edge]:
+    """Leave out the edges that no token takes, in graphs that have such edges."""
+    return [edge for edge in edges if edge.on != NEVER or not rules_of(graph.kind).has_never_edges]
+
+
+def _comes_from(graph: Graph, topology: Topology) -> Callable[[str], list[str]]:
+    """List the nodes before a node: the sources of its edges, and the regions that an interrupt leaves for it."""
+    interrupted: defaultdict[str, list[str]] = defaultdict(list)
+    for region in graph.regions:
+        for target in (*region.verbs.values(), region.amendment):
+            if target is not None:
+                interrupted[target].extend(node for node in region.nodes if node in topology.nodes)
+    return lambda node: [*(edge.source for edge in _taken(graph, topology.incoming[node])), *interrupted[node]]
 
 
 def _moves_on_by_itself(node: Node, topology: Topology) -> bool:
@@ -115,11 +131,11 @@ def _unreachable(topology: Topology) -> Found:
             yield problem("UNREACHABLE_NODE", f"No path leads to {node!r}.", f"nodes.{node}")
 
 
-def _without_end(topology: Topology) -> Found:
+def _without_end(graph: Graph, topology: Topology) -> Found:
     ends = [node for node in topology.nodes if topology.behaviour(node) is Behaviour.END]
     if not topology.reachable.intersection(ends):
         yield problem("NO_END", "No end can be reached from the entry.", "nodes")
         return
-    finishing = walk(ends, topology.sources)
+    finishing = walk(ends, _comes_from(graph, topology))
     for node in sorted(topology.reachable - finishing):
         yield problem("NO_END", f"No end can be reached from {node!r}.", f"nodes.{node}")

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
+from holdfast.graph.envelope import NEVER
 from holdfast.graph.kinds import KINDS, UNKNOWN, Shape
 from holdfast.graph.model import Edge, Graph, Node
 
@@ -24,7 +25,7 @@ BRACKETS: Final[dict[Shape, tuple[str, str]]] = {
     Shape.FLAG: (">", "]"),
 }
 UNDO: Final = '-.-|"undone by"|'
-EXCEPTIONAL: Final = frozenset({"error", "timeout"})
+EXCEPTIONAL: Final = frozenset({"error", "timeout", NEVER})
 
 # Letters, digits and a few harmless signs stay readable; a dot or dash before a space would start a Markdown list.
 UNSAFE: Final = re.compile(r"[^\w .:\-]|[.\-](?=\s)")

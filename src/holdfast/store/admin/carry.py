@@ -20,7 +20,7 @@ from holdfast.core.model.status import InstanceStatus
 from holdfast.core.model.timestamps import from_datetime, to_datetime
 from holdfast.core.replay.checkpoint import Carried, carry, hindrance
 from holdfast.errors import HoldfastError
-from holdfast.graph.compiled import load_compiled
+from holdfast.graph.loading import load_compiled
 from holdfast.store.admin.connection import Errand
 
 _FOLDER: Final = "upkeep"

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from holdfast.core.model.timestamps import to_datetime
-from holdfast.graph.compiled import Compiled, load_compiled
+from holdfast.graph.compiled import Compiled
+from holdfast.graph.loading import load_compiled
 from holdfast.store.pg.session import Session, rows
 from holdfast.store.pg.statements import SQL, Query
 from holdfast.store.pg.wire import read_int

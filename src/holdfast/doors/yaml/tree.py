@@ -8,7 +8,7 @@ import msgspec
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """A place in a file, counted from 1.
+    """A place in a file, counted from 1; of data, the path in `place`.
 
     `lead` is the distance from here to the first character of a text's value: 0, or 1 behind a quote. None: the text
     was folded or escaped, so a position in it is none in the file.
@@ -17,13 +17,27 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     line: int
     column: int
     lead: int | None = None
+    place: str = ""
 
     def inside(self, position: int) -> Mark:
         """Find the place of the character at this position of the text; without `lead`, that of the text."""
+        if self.place:
+            return Mark(self.line, self.column, None, f"{self.place}@{position}")
         return self if self.lead is None else Mark(self.line, self.column + self.lead + position)
 
 
 START = Mark(1, 1)
+
+Path = tuple[str | int, ...]  # ("steps", 2, "timeout"): the place of a value in its document
+
+
+def nearest_mark(marks: dict[Path, Mark], path: Path) -> Mark:
+    """Find the place of a value in the file, or of the nearest value around it."""
+    for length in range(len(path), -1, -1):
+        found = marks.get(path[:length])
+        if found is not None:
+            return found
+    return START
 
 
 class Scalar(msgspec.Struct, frozen=True):
@@ -80,5 +94,7 @@ def described(tree: Tree) -> str:
             return str(value).lower()
         case Scalar(str(value)):
             return repr(value if len(value) <= 60 else f"{value[:60]}…")
-        case Scalar(value):
+        case Scalar(int() | float() as value):
             return f"the number {value}"
+        case Scalar(value):  # from Python
+            return f"of type {type(value).__name__}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, cast
 
 from ruamel.yaml import YAML
@@ -23,9 +24,9 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.scalars import resolve
-from holdfast.doors.steps.tree import START, Entry, Mapping, Mark, Scalar, Sequence, Tree
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.scalars import resolve
+from holdfast.doors.yaml.tree import START, Entry, Mapping, Mark, Scalar, Sequence, Tree
 
 LARGEST: Final = 1 << 20  # bytes
 DEEPEST: Final = 40
@@ -85,6 +86,17 @@ def read_yaml(text: str, findings: Findings) -> tuple[Tree | None, bool]:
     if composer.root is None:
         findings.add("YAML_EMPTY", "The file is empty.", START)
     return composer.root, bool(composer.anchors)
+
+
+def first_key(text: str) -> str | None:
+    """Read the first key of a document; None where its top is no mapping, or cannot be read."""
+    try:
+        for event in islice(_events(text[:LARGEST]), 4):
+            if cast("type[Any]", type(event)) is ScalarEvent:
+                return event.value
+    except (YAMLError, ValueError, AttributeError):
+        return None
+    return None
 
 
 def _events(text: str) -> Iterator[Any]:

@@ -10,12 +10,15 @@ from typing import Any, Final
 
 from holdfast.doors.durations import read_duration
 from holdfast.doors.shapes import (
+    Anything,
     Choice,
+    Either,
     Expressions,
     Fields,
     Flag,
     Items,
     Json,
+    Named,
     Number,
     Shape,
     Span,
@@ -23,9 +26,8 @@ from holdfast.doors.shapes import (
     Variants,
     Whole,
 )
-from holdfast.doors.steps.model import Path
-from holdfast.doors.steps.problems import Findings
-from holdfast.doors.steps.tree import Mapping, Mark, Scalar, Sequence, Tree, described, plain
+from holdfast.doors.yaml.problems import Findings
+from holdfast.doors.yaml.tree import Mapping, Mark, Path, Scalar, Sequence, Tree, described, plain
 
 
 class Misfit:
@@ -37,10 +39,13 @@ compiled: Final = lru_cache(maxsize=64)(re.compile)
 
 
 class Taker:
-    """A decoder of one value after another; `marks` has the place of each, by its path."""
+    """A decoder of one value after another; `marks` has the place of each, by its path.
 
-    def __init__(self, findings: Findings) -> None:
+    `prefix` begins the codes of the door: with STEPS a wrong type is STEPS_TYPE_WRONG."""
+
+    def __init__(self, findings: Findings, prefix: str) -> None:
         self.findings = findings
+        self.prefix = prefix
         self.marks: dict[Path, Mark] = {}
 
     def take(self, shape: Shape, tree: Tree, path: Path) -> Any:
@@ -53,7 +58,7 @@ class Taker:
 
     def wrong_type(self, path: Path, wanted: str, tree: Tree) -> Misfit:
         message = f"{_told(path)} must be {wanted}; it is {described(tree)}."
-        return self.refuse("STEPS_TYPE_WRONG", message, tree.mark)
+        return self.refuse(f"{self.prefix}_TYPE_WRONG", message, tree.mark)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -63,13 +68,13 @@ class Taker:
                 pass
             case _:
                 return self.wrong_type(path, shape.wanted if shape.pattern is None else f"text: {shape.wanted}", tree)
-        code = shape.code or "STEPS_VALUE_INVALID"
+        code = shape.code or f"{self.prefix}_VALUE_INVALID"
         if not value.strip():
             return self.refuse(code, f"{_told(path)} is empty; it must be {shape.wanted}.", tree.mark)
         if len(value) > shape.longest:
             message = f"{_told(path)} has {len(value)} characters; at most {shape.longest} are read."
             return self.refuse(code, message, tree.mark)
-        if shape.pattern is not None and not compiled(shape.pattern).search(value):
+        if shape.pattern is not None and not compiled(shape.pattern).fullmatch(value):
             message = f"{_told(path)} is {described(tree)}; it must be {shape.wanted}."
             return self.refuse(code, message, tree.mark)
         return value
@@ -81,7 +86,7 @@ class Taker:
             case Scalar(str(value)):
                 message = f"{_told(path)} is {described(tree)}; it must be one of {', '.join(shape.values)}."
                 return self.refuse(
-                    "STEPS_VALUE_INVALID", message, tree.mark, self.findings.nearest(value, shape.values)
+                    f"{self.prefix}_VALUE_INVALID", message, tree.mark, self.findings.nearest(value, shape.values)
                 )
             case _:
                 return self.wrong_type(path, f"one of {', '.join(shape.values)}", tree)
@@ -106,7 +111,9 @@ class Taker:
             case _:
                 return self.wrong_type(path, wanted, tree)
         if not shape.least <= value <= shape.most:
-            return self.refuse("STEPS_VALUE_INVALID", f"{_told(path)} is {value}; it must be {wanted}.", tree.mark)
+            return self.refuse(
+                f"{self.prefix}_VALUE_INVALID", f"{_told(path)} is {value}; it must be {wanted}.", tree.mark
+            )
         return value
 
     def span(self, shape: Span, tree: Tree, path: Path) -> Any:
@@ -121,7 +128,7 @@ class Taker:
             message = (
                 f"{_told(path)} is {described(tree)}, which is no duration{'' if seconds is None else ' above 0'}."
             )
-            return self.refuse("STEPS_DURATION_INVALID", message, tree.mark)
+            return self.refuse(f"{self.prefix}_DURATION_INVALID", message, tree.mark)
         return seconds
 
     def expressions(self, shape: Expressions, tree: Tree, path: Path) -> Any:
@@ -135,8 +142,8 @@ class Taker:
                 case Scalar(str(value)) if value.strip():
                     taken[name] = value
                 case Scalar(str()):
-                    self.refuse("STEPS_VALUE_INVALID", f"{_told(inner)} is empty.", entry.tree.mark)
-                case Scalar(value):
+                    self.refuse(f"{self.prefix}_VALUE_INVALID", f"{_told(inner)} is empty.", entry.tree.mark)
+                case Scalar(None | int() | float() as value):
                     taken[name] = json.dumps(value)
                 case _:
                     self.wrong_type(inner, "an expression", entry.tree)
@@ -167,17 +174,39 @@ class Taker:
             return self.wrong_type(path, "a list", tree)
         if not shape.least <= len(tree.items) <= shape.most:
             message = f"{_told(path)} has {len(tree.items)} entries; it must have {shape.least} to {shape.most}."
-            return self.refuse("STEPS_VALUE_INVALID", message, tree.mark)
+            code = shape.code if shape.code and len(tree.items) > shape.most else f"{self.prefix}_VALUE_INVALID"
+            return self.refuse(code, message, tree.mark)
         taken = [self.take(shape.of, item, (*path, index)) for index, item in enumerate(tree.items)]
         if shape.distinct:
             self.refuse_repeated(taken, path)
         return taken
 
+    def named(self, shape: Named, tree: Tree, path: Path) -> Any:
+        if not isinstance(tree, Mapping):
+            return self.wrong_type(path, "a mapping of names", tree)
+        if len(tree.entries) > shape.most:
+            message = f"{_told(path)} has {len(tree.entries)} entries; it must have at most {shape.most}."
+            return self.refuse(f"{self.prefix}_VALUE_INVALID", message, tree.mark)
+        taken: dict[str, Any] = {}
+        for name, entry in tree.entries.items():
+            if self.text(shape.key, Scalar(name, entry.key), (*path, name)) is not MISFIT:
+                self.marks[(*path, name, "key")] = entry.key
+                taken[name] = self.take(shape.of, entry.tree, (*path, name))
+        return taken
+
+    def either(self, shape: Either, tree: Tree, path: Path) -> Any:
+        fitting = next((each for each in shape.of if _fits(each, tree)), None)
+        return self.wrong_type(path, shape.wanted, tree) if fitting is None else self.take(fitting, tree, path)
+
+    def anything(self, shape: Anything, tree: Tree, path: Path) -> Any:
+        self.mark_all(tree, path)
+        return plain(tree)
+
     def refuse_repeated(self, taken: list[Any], path: Path) -> None:
         for index, value in enumerate(taken):
             if value is not MISFIT and value in taken[:index]:
                 mark = self.marks[(*path, index)]
-                self.refuse("STEPS_VALUE_INVALID", f"{_told(path)} names {value!r} twice.", mark)
+                self.refuse(f"{self.prefix}_VALUE_INVALID", f"{_told(path)} names {value!r} twice.", mark)
 
     def fields(self, shape: Fields, tree: Tree, path: Path) -> Any:
         if not isinstance(tree, Mapping):
@@ -193,17 +222,17 @@ class Taker:
             taken[key] = value
         for key, field in shape.table.items():
             if field.required and key not in tree.entries:
-                taken[key] = self.refuse("STEPS_KEY_MISSING", f"The {shape.noun} has no {key!r}.", tree.mark)
+                taken[key] = self.refuse(f"{self.prefix}_KEY_MISSING", f"The {shape.noun} has no {key!r}.", tree.mark)
         return taken
 
     def unknown_key(self, key: str, mark: Mark, shape: Fields) -> None:
         hint = self.findings.nearest(key, tuple(shape.table)) or f"It takes {', '.join(shape.table)}."
-        self.refuse("STEPS_KEY_UNKNOWN", f"A {shape.noun} has no key {key[:80]!r}.", mark, hint)
+        self.refuse(f"{self.prefix}_KEY_UNKNOWN", f"A {shape.noun} has no key {key[:80]!r}.", mark, hint)
 
     def kind(self, shape: Variants, tree: Mapping, path: Path) -> str | Misfit:
         entry = tree.entries.get(shape.by)
         if entry is None:
-            return self.refuse("STEPS_KEY_MISSING", f"The {shape.noun} has no {shape.by!r}.", tree.mark)
+            return self.refuse(f"{self.prefix}_KEY_MISSING", f"The {shape.noun} has no {shape.by!r}.", tree.mark)
         return self.take(Choice(tuple(shape.tables)), entry.tree, (*path, shape.by))
 
     def id(self, tree: Mapping) -> str | Misfit:
@@ -226,8 +255,8 @@ class Taker:
         misplaced = {key for key in tree.entries if key in everywhere and key not in own}
         for key in misplaced:
             where = [name for name, table in shape.tables.items() if key in table.table]
-            message = f"A step of type {kind} has no {key!r}; it belongs to {', '.join(where)}."
-            self.refuse("STEPS_KEY_MISPLACED", message, tree.entries[key].key)
+            message = f"A {shape.noun} of {shape.by} {kind} has no {key!r}; it belongs to {', '.join(where)}."
+            self.refuse(f"{self.prefix}_KEY_MISPLACED", message, tree.entries[key].key)
         kept = {key: value for key, value in tree.entries.items() if key not in misplaced and key != shape.by}
         table = {key: field for key, field in own.items() if key != shape.by}
         taken = self.fields(Fields(shape.tables[kind].noun, table), Mapping(kept, tree.mark, tree.size), path)
@@ -243,10 +272,24 @@ _TAKERS: Final[dict[type, Callable[[Taker, Any, Tree, Path], Any]]] = {
     Span: Taker.span,
     Expressions: Taker.expressions,
     Json: Taker.json,
+    Anything: Taker.anything,
+    Either: Taker.either,
     Items: Taker.items,
+    Named: Taker.named,
     Fields: Taker.fields,
     Variants: Taker.variants,
 }
+
+
+def _fits(shape: Shape, tree: Tree) -> bool:
+    """Check whether the value has the type of the shape: a list, a mapping or a scalar."""
+    match shape:
+        case Items():
+            return isinstance(tree, Sequence)
+        case Fields() | Variants() | Named() | Json() | Expressions():
+            return isinstance(tree, Mapping)
+        case _:
+            return isinstance(tree, Scalar) and (not isinstance(shape, Text) or isinstance(tree.value, str))
 
 
 def _told(path: Path) -> str:
