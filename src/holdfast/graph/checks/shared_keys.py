@@ -21,7 +21,8 @@ def shared_keys(topology: Topology, scopes: Scopes) -> Iterator[Diagnostic]:
     following = _following(topology, scopes)
     splits = [node for node in scopes.inside if topology.is_split(node)]
     written: dict[str, Writers] = {}
-    for split in sorted(splits, key=scopes.depth, reverse=True):
+    depths = scopes.depths()
+    for split in sorted(splits, key=lambda split: depths[split], reverse=True):
         branches = [
             _keys(branch.target, split, topology, scopes, following, written) for branch in topology.branches(split)
         ]
