@@ -72,23 +72,6 @@ CASES: list[tuple[str, str, Graph]] = [
     ("UNKNOWN_SOURCE", "edges.b-end.source", chain(node("a"), more=[edge("b", "end")])),
     ("UNKNOWN_TARGET", "edges.a-b.target", chain(node("a"), more=[edge("a", "b", on="error")])),
     ("UNREACHABLE_NODE", "nodes.b", graph([node("a"), node("b"), END], [edge("a", "end"), edge("b", "end")])),
-    ("DUPLICATE_REGION", "regions.r", chain(node("a"), regions=(Region(id="r", nodes=()), Region(id="r", nodes=())))),
-    ("UNKNOWN_REGION_NODE", "regions.r.nodes", chain(node("a"), regions=(Region(id="r", nodes=("b",)),))),
-    (
-        "REGION_OVERLAP",
-        "regions.s.nodes",
-        chain(node("a"), regions=(Region(id="r", nodes=("a",)), Region(id="s", nodes=("a",)))),
-    ),
-    (
-        "UNKNOWN_INTERRUPT",
-        "regions.r.verbs.go",
-        chain(node("a"), regions=(Region(id="r", nodes=("a",), verbs={"go": "b"}),)),
-    ),
-    (
-        "UNKNOWN_INTERRUPT",
-        "regions.r.amendment",
-        chain(node("a"), regions=(Region(id="r", nodes=("a",), amendment="b"),)),
-    ),
     ("BAD_EDIT_WINDOW", "regions.r.window", chain(node("a"), regions=(Region(id="r", nodes=("a",), window="ajar"),))),
     ("NO_END", "nodes", graph([node("a")], [edge("a", "a")])),
     ("NO_END", "nodes.b", graph([node("a"), node("b"), END], [edge("a", "end"), edge("a", "b", on="error")])),
