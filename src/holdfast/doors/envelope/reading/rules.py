@@ -25,12 +25,14 @@ def check_contract(draft: ContractDraft, findings: Findings) -> None:
     rules.references()
     rules.conditions()
     if draft.broken.isdisjoint({"states", "verbs", "gates", "slots"}):
-        before = findings.errors
+        before = so_far = findings.errors
         check_slots(draft, rules.ways, findings)
         rules.gates(knows_slots=findings.errors == before)
         if rules.knows_all_states():  # a name that leads nowhere would make states look unreachable
             rules.left()
             rules.reached()
+            if findings.errors == so_far:
+                rules.ended()
 
 
 class _Rules:
@@ -146,6 +148,14 @@ class _Rules:
             if gate.approvals and gate.name not in exits:
                 message = f"The gate {gate.name!r} demands approvals, and no slot before it has room for them."
                 self.add("CONTRACT_GATE_WITHOUT_SLOT", part, "approvals", message)
+            elif gate.approvals and knows_slots and not self.may_be_rejected(gate):
+                message = f"The gate {gate.name!r} demands approvals, and a rejection leads nowhere."
+                self.add("CONTRACT_GATE_WITHOUT_REJECTION", part, "approvals", message)
+
+    def may_be_rejected(self, gate: Gate) -> bool:
+        """Check if the slot before the gate has a gate behind its port `rejected`."""
+        before = [slot for slot in self.contract.slots if slot.exit == gate.name]
+        return all(self.ways.rejecting_gate(slot) is not None for slot in before)
 
     def way(self, part: Part, gate: Gate) -> None:
         direct = self.ways.direct_gates(gate.source)
@@ -172,6 +182,19 @@ class _Rules:
             if not is_left and not part.value.ends:
                 message = f"Nothing leaves {name!r}, and it does not end the instance."
                 self.add("CONTRACT_STATE_STUCK", part, "", message)
+
+    def ended(self) -> None:
+        """Report states from which no way leads to an end: an instance there would live for ever."""
+        coming: dict[str, list[str]] = {}
+        for way in (*self.contract.verbs, *self.contract.gates):
+            coming.setdefault(way.target, []).append(way.source)
+        amended = self.contract.amendment.states if self.contract.amendment else ()
+        ends = [*amended, *(state.name for state in self.contract.states if state.ends)]
+        found = walk(ends, lambda name: coming.get(name, ()))
+        for part in self.draft.parts["states"]:
+            if part.value.name not in found:
+                message = f"No verbs and gates lead from {part.value.name!r} to a state that ends the instance."
+                self.add("CONTRACT_STATE_ENDLESS", part, "", message)
 
     def reached(self) -> None:
         leading: dict[str, list[str]] = {}
