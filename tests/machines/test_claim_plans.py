@@ -193,6 +193,7 @@ def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db],
             [0],
             [None],
             [None],
+            ["7"],
         ]
         values, indexes = {
             "close_deliveries": (
@@ -215,8 +216,9 @@ def test_receiving_in_sql_costs_the_same_whatever_is_open(grown: tuple[Db, Db]) 
 
 def _cost_of_receiving(db: Db) -> int:
     asked = "explain (analyze, buffers, format json) select from holdfast.receive('billing', 50, 'prod', 'acme')"
-    with db.transaction(force_rollback=True):
-        [(found,)] = db.execute(asked).fetchall()
+    for _ in range(2):  # the first call reads the catalogue, too
+        with db.transaction(force_rollback=True):
+            [(found,)] = db.execute(asked).fetchall()
     return buffers(found[0]["Plan"])
 
 
