@@ -52,6 +52,10 @@ class Lease:
     def is_fresh(self) -> bool:
         return time.monotonic() < self._trusted_until
 
+    def holds(self, holder: bytes | None) -> bool:
+        """Check that what this incarnation took on is still ours."""
+        return holder == self.id and time.monotonic() < self._trusted_until
+
     @property
     def seconds_left(self) -> float:
         return max(0.0, self._trusted_until - time.monotonic())
