@@ -212,10 +212,6 @@ class Executor:
         else:
             self._give_back(job)
 
-    def _check(self, job: Job) -> None:
-        """The last thing before a handler's own code."""
-        check(job, self._is_lost)
-
     def _fail(self, job: Job, failure: BaseException) -> None:
         if isinstance(failure, asyncio.CancelledError) and _is_cancelled(job):
             raise failure
@@ -248,7 +244,7 @@ class Executor:
         limit = job.place.node.timeout
         if limit is None and not self._telemetry.tracing:
             if handler.is_async:  # nearly always: one frame less
-                self._check(job)
+                check(job, self._is_lost)
                 return await handler.function(context, data)
             return await self._invoke(handler, job, context, data)
         with self._telemetry.step(context, job.trace):
@@ -272,7 +268,7 @@ class Executor:
                 return await self._hooks.call(context, decode, run)
 
     async def _invoke(self, handler: Handler, job: Job, context: Context, data: object) -> object:
-        self._check(job)
+        check(job, self._is_lost)
         if handler.is_async:
             return await handler.function(context, data)
         # What the caller traces goes along into the thread.
@@ -287,7 +283,7 @@ class Executor:
 
     def _run_plain(self, handler: Handler, job: Job, context: Context, data: object) -> object:
         """Run a plain function in its thread, after one more check: it may have waited for the thread."""
-        self._check(job)
+        check(job, self._is_lost)
         return handler.function(context, data)
 
 

@@ -274,7 +274,7 @@ class Worker:
     @property
     def _is_fresh(self) -> bool:
         """Check that the lease is good and that the committer acts under it, not under the one before."""
-        return self.lease.is_fresh and self._committer.worker == self.lease.id
+        return self.lease.holds(self._committer.worker)
 
     def room(self) -> int:
         return min(self.options.claim, self._capacity - len(self._held)) if not self._draining else 0
@@ -369,7 +369,7 @@ class Worker:
         self._wake.set()  # the next look may have to be sooner
 
     def _is_lost(self, job: Job) -> bool:
-        return job.holder != self.lease.id or not self.lease.is_fresh
+        return not self.lease.holds(job.holder)
 
     async def _asking(self) -> tuple[Session, bytes]:
         return await self._reopen(), self.lease.id
