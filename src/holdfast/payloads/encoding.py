@@ -20,12 +20,13 @@ import msgspec
 import rfc8785
 
 from holdfast.errors import PayloadError
-from holdfast.payloads.bounds import is_deep, stored_size
+from holdfast.payloads.bounds import GROWTH, is_deep, stored_size
 from holdfast.payloads.numbers import DIGITS, LARGE_FLOAT, spelled
 from holdfast.payloads.plain import HASHED_INTEGERS, MAX_DEPTH, check
 
 WARN_BYTES: Final = 256 * 1024
 MAX_BYTES: Final = 2 * 1024 * 1024
+NEVER_GROWS: Final = MAX_BYTES // GROWTH  # beyond the bound, whatever numbers it holds
 
 _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
 _encode_sorted: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(order="deterministic").encode
@@ -42,7 +43,9 @@ def encode(value: Any, place: str) -> bytes:
     size = 0
     try:
         data = _encode(value)
-        size = stored_size(data, MAX_BYTES)
+        size = len(data)
+        if size > NEVER_GROWS:
+            size = stored_size(data, MAX_BYTES)
         shape = data.translate(DIGITS)  # once, for both that look at it
         if size <= MAX_BYTES and not _suspicious(data, shape) and (_decode(data) == value) is True:
             return data if shape.find(LARGE_FLOAT) < 0 else spelled(data)

@@ -178,7 +178,7 @@ class Executor:
                     me.uncancel()
 
     async def _handle(self, job: Job) -> None:
-        if self._is_lost(job):
+        if self._has_waits(job) and self._is_lost(job):
             self._give_back(job)
             return
         if self._hooks.gates and not await self._is_admitted(job):
@@ -205,6 +205,16 @@ class Executor:
             return
         done = WorkDone(job.path, job.step, job.fence, raw, job.calls, job.input)
         self._deliver(Item(job.instance, done, input=job.input))
+
+    def _has_waits(self, job: Job) -> bool:
+        """Check for anything between here and the call that takes time or has effects: a gate, a hook, a transaction, a
+        thread, a span. Without, the check immediately before the call is the only one that is needed.
+        """
+        node = job.place.node
+        return bool(
+            self._hooks.gates or self._hooks.calls or self._telemetry.tracing
+            or job.place.behaviour is Behaviour.CALL or node.timeout is not None
+        )  # fmt: skip
 
     def _take_back(self, job: Job) -> None:
         if job.withheld == HALTED:
