@@ -237,7 +237,8 @@ def _say(level: int, what: str, *, instance: bytes, **about: Any) -> None:
     if not log.isEnabledFor(level):
         return
     extra = {"instance": str(UUID(bytes=instance)), **{name: value for name, value in about.items() if value}}
-    log.handle(log.makeRecord(log.name, level, __file__, _LINE, "%s", (what,), None, "_say", extra))
+    record = log.makeRecord(log.name, level, __file__, _LINE, "%s", (what,), None, func="_say", extra=extra)
+    log.handle(record)
 
 
 _LINE: Final = _say.__code__.co_firstlineno
