@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -182,10 +183,14 @@ def _policies(document: Document, owners: Owners) -> Iterator[tuple[Key, Part]]:
 
 
 def _tables(document: Document, owners: Owners) -> Iterator[tuple[Key, Part]]:
-    for name, table in document.config.tables.items():
+    """Read the pinned tables: by name, or by name and version where a graph pins several versions of one."""
+    tables = document.config.tables
+    versions = Counter(pinned.rpartition("@")[0] for pinned in tables)
+    for pinned, table in tables.items():
+        name = pinned.rpartition("@")[0]
         content = {f"table.{key}": value for key, value in _mapping(table.get("table")).items()}
         rest = {key: value for key, value in table.items() if key != "table"}
-        yield _key(None, "table", name, TABLES), Part(PATCH, rest | content)
+        yield _key(None, "table", name if versions[name] == 1 else pinned, TABLES), Part(PATCH, rest | content)
 
 
 # --- fields -----------------------------------------------------------------------------------------------------------
