@@ -26,7 +26,7 @@ tr.changed td:first-child { color: var(--new); }
 .graph .node text { text-anchor: middle; } .graph .node text.soft { fill: var(--soft); font-size: 10px; }
 .graph .slot rect { fill: none; stroke: var(--mark); stroke-dasharray: 6 4; } .graph .slot text { fill: var(--mark); }
 .graph .locked rect { stroke-width: 3; } .graph path.lock { stroke: var(--ink); }
-.graph .edge text, .graph .verb text { text-anchor: middle; font-size: 10px; paint-order: stroke;
+.graph .edge text, .graph .verb text { font-size: 10px; paint-order: stroke;
   stroke: var(--back); stroke-width: 3px; }
 .graph .verb path, .graph .never path { stroke-dasharray: 2 4; }
 .graph path.tip { fill: var(--soft); stroke-dasharray: none; }

@@ -53,8 +53,8 @@ _FIELDS: Final[dict[str, Aspect]] = {
 _BY_KIND: Final[dict[str, dict[str, Aspect]]] = {"action": {"input": "action"}}
 
 
-def aspect_of(noun: Noun, kind: str | None, field: str) -> Aspect:
+def aspect_of(noun: Noun, kinds: frozenset[str | None], field: str) -> Aspect:
     """Find the meaning of a field: of the whole part, else of the field, else of the field it lies in."""
     outer = field.partition(".")[0]
-    special = _BY_KIND.get(kind or "", {}).get(outer)
+    special = next((meant for kind, fields in _BY_KIND.items() if kind in kinds and (meant := fields.get(outer))), None)
     return _NOUNS.get(noun) or special or _FIELDS.get(field) or _FIELDS.get(outer) or "other"

@@ -87,7 +87,7 @@ def _fields(key: Key, old: Part, new: Part) -> Iterator[FieldChange]:
     for name in sorted({*old.fields, *new.fields}):
         before, after = old.fields.get(name, msgspec.UNSET), new.fields.get(name, msgspec.UNSET)
         if not _same(before, after):
-            aspect = aspect_of(key.noun, new.kind or old.kind, name)
+            aspect = aspect_of(key.noun, frozenset({old.kind, new.kind}), name)
             yield FieldChange(field=name, aspect=aspect, before=before, after=after)
 
 

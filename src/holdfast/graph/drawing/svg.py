@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from html import escape
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ HEIGHT: Final = 44
 PADDING: Final = 16
 HEAD: Final = 26  # the title of a group
 MARGIN: Final = 72  # beside the drawing, for lines that lead back
+RAILS: Final = range(10, 60, 10)  # from the side of the drawing
 LETTER: Final = 7  # the width of one
 LONGEST: Final = 30  # letters of a label
 SIGNS: Final = {"added": "+", "removed": "\N{MINUS SIGN}", "changed": "~"}
@@ -131,18 +132,26 @@ class _Drawing:
             yield f'<g class="slot"><rect x="{frame.x}" y="{frame.y}" width="{frame.width}" height="{frame.height}"/>'
             title = _text(_cut(self.groups[name].title))
             yield f'<text x="{frame.x + PADDING}" y="{frame.y + 19}">{title}</text></g>\n'
+        rails = cycle(range(width - RAILS[0], width - RAILS[-1], -RAILS.step))
         for edge in self.edges:
-            yield self.edge(edge)
+            yield self.edge(edge, rails)
+        rails = cycle(RAILS)
         for found in interrupts_of(self.graph):
             source = self.frames[found.group] if found.group is not None else self.boxes[found.source or ""]
             target = self.boxes[found.target]
-            path = _aside(source.left, target.left, -MARGIN // 2 - 8)
-            yield _way("verb", path, found.verb, _beside(source.left, target.left, -MARGIN // 2), _into_left(target))
+            rail = next(rails)
+            yield _way(
+                "verb",
+                _around(source.left, target.left, rail),
+                found.verb,
+                _into_left(target),
+                at=_on(rail, source, target),
+            )
         for id, node in self.nodes.items():
             yield from self.node(id, node)
         yield "</svg>\n"
 
-    def edge(self, edge: Edge) -> str:
+    def edge(self, edge: Edge, rails: Iterator[int]) -> str:
         source, target = self.boxes[edge.source], self.boxes[edge.target]
         names = ["never"] if edge.on == NEVER else []
         mark = self.marks.get(edge.id)
@@ -152,9 +161,10 @@ class _Drawing:
             points = [source.bottom, *self.bends.get((edge.source, edge.target), ()), target.top]
             middle = points[len(points) // 2 - 1], points[len(points) // 2]
             at = (middle[0][0] + middle[1][0]) // 2, (middle[0][1] + middle[1][1]) // 2
-            return _way(classes, _down(points), label, at, _into_top(target))
-        path = _aside(source.right, target.right, MARGIN // 2)
-        return _way(classes, path, label, _beside(source.right, target.right, MARGIN // 2 - 8), _into_right(target))
+            return _way(classes, _down(points), label, _into_top(target), at=at, anchor="middle")
+        rail = next(rails)
+        path = _around(source.right, target.right, rail)
+        return _way(classes, path, label, _into_right(target), at=_on(rail, source, target), anchor="end")
 
     def node(self, id: str, node: Node) -> Iterator[str]:
         box, mark = self.boxes[id], self.marks.get(id)
@@ -206,11 +216,12 @@ def _text(text: str) -> str:
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
-def _way(classes: str, path: str, label: str, at: Point, tip: str) -> str:
+def _way(classes: str, path: str, label: str, tip: str, *, at: Point, anchor: str = "start") -> str:
     head = f'<g class="{classes}"><path d="{path}"/><path class="tip" d="{tip}"/>'
     if not label:
         return f"{head}</g>\n"
-    return f'{head}<text x="{at[0]}" y="{at[1] + 4}">{_text(_cut(label))}<title>{_text(label)}</title></text></g>\n'
+    text = f"{_text(_cut(label))}<title>{_text(label)}</title>"
+    return f'{head}<text text-anchor="{anchor}" x="{at[0]}" y="{at[1] + 4}">{text}</text></g>\n'
 
 
 def _down(points: list[Point]) -> str:
@@ -221,13 +232,18 @@ def _down(points: list[Point]) -> str:
     return path
 
 
-def _aside(source: Point, target: Point, room: int) -> str:
-    edge = (max if room > 0 else min)(source[0], target[0]) + room
-    return f"M{source[0]} {source[1]}C{edge} {source[1]} {edge} {target[1]} {target[0]} {target[1]}"
+def _around(source: Point, target: Point, rail: int) -> str:
+    """Lead a line back along a rail beside the drawing."""
+    (x, y), (end_x, end_y) = source, target
+    turn = max(-30, min(30, (end_y - y) // 2))
+    return (
+        f"M{x} {y}C{rail} {y} {rail} {y} {rail} {y + turn}L{rail} {end_y - turn}"
+        f"C{rail} {end_y} {rail} {end_y} {end_x} {end_y}"
+    )
 
 
-def _beside(source: Point, target: Point, room: int) -> Point:
-    return (max if room > 0 else min)(source[0], target[0]) + room * 3 // 4, (source[1] + target[1]) // 2
+def _on(rail: int, source: Box, target: Box) -> Point:
+    return rail, (source.left[1] + target.left[1]) // 2
 
 
 def _into_top(box: Box) -> str:
