@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.graph.difference.model import Aspect, Noun
+from holdfast.graph.envelope import ACTION_CALL
 
 _NOUNS: Final[dict[Noun, Aspect]] = {"policy": "policy", "table": "table", "action": "action"}
 _FIELDS: Final[dict[str, Aspect]] = {
@@ -50,11 +51,11 @@ _FIELDS: Final[dict[str, Aspect]] = {
     "label": "text",
     "metadata": "text",
 }
-_BY_KIND: Final[dict[str, dict[str, Aspect]]] = {"action": {"input": "action"}}
+_OF_ACTIONS: Final[dict[str, Aspect]] = {"input": "action"}
 
 
-def aspect_of(noun: Noun, kinds: frozenset[str | None], field: str) -> Aspect:
+def aspect_of(noun: Noun, handlers: frozenset[str], field: str) -> Aspect:
     """Find the meaning of a field: of the whole part, else of the field, else of the field it lies in."""
     outer = field.partition(".")[0]
-    special = next((meant for kind, fields in _BY_KIND.items() if kind in kinds and (meant := fields.get(outer))), None)
+    special = _OF_ACTIONS.get(outer) if ACTION_CALL in handlers else None
     return _NOUNS.get(noun) or special or _FIELDS.get(field) or _FIELDS.get(outer) or "other"

@@ -84,10 +84,11 @@ def _compare(key: Key, old: Part | None, new: Part | None) -> PartChange | None:
 
 
 def _fields(key: Key, old: Part, new: Part) -> Iterator[FieldChange]:
+    handlers = frozenset(str(part.fields["handler"]) for part in (old, new) if "handler" in part.fields)
     for name in sorted({*old.fields, *new.fields}):
         before, after = old.fields.get(name, msgspec.UNSET), new.fields.get(name, msgspec.UNSET)
         if not _same(before, after):
-            aspect = aspect_of(key.noun, frozenset({old.kind, new.kind}), name)
+            aspect = aspect_of(key.noun, handlers, name)
             yield FieldChange(field=name, aspect=aspect, before=before, after=after)
 
 
