@@ -23,6 +23,9 @@ _LABELS: Final = {
     "when": "",
     "edit_window": "",
     "window": "",
+    "window.contract": "by the contract",
+    "window.patch": "by the patch",
+    "assignee": "person",
     "config.when": "",
     "config.action": "",
     "config.run_as": "as",
@@ -34,7 +37,13 @@ _LABELS: Final = {
     "metadata.name": "name",
     "metadata.description": "about",
 }
-_MAPPINGS: Final = ("input.", "config.", "metadata.", "table.", "policy.")
+_MAPPINGS: Final = {
+    "input.": "{} =",
+    "conditions.": "of {}",
+    "guards.": "capability of {}",
+    "verbs.": "verb {}",
+    **dict.fromkeys(("config.", "metadata.", "table.", "policy."), "{}"),
+}
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -57,10 +66,11 @@ def sections_of(found: Difference) -> Iterator[Section]:
 
 
 def _told(slot: SlotDifference) -> Iterator[PartChange]:
-    """Leave out the ports and the edges to them where the slot was filled or emptied: they follow from it."""
+    """Leave out the ports, and the ways of the envelope through a slot now filled or past one now empty."""
     for part in slot.parts:
-        follows = slot.before != slot.after and part.provenance == ENVELOPE and part.noun in ("node", "edge")
-        if not follows and part.on != NEVER:
+        is_port = part.noun == "node" and part.provenance == ENVELOPE
+        is_way = part.noun == "edge" and part.provenance == ENVELOPE and slot.before != slot.after
+        if not is_port and not is_way and part.on != NEVER:
             yield part
 
 
@@ -76,7 +86,7 @@ def heading(part: PartChange) -> str:
         event = "" if part.on in (None, "completed") else f" on {part.on}"
         return f"{short_name(part.source or '')} {ARROW} {short_name(part.target or '')}{event}"
     if part.noun == "region":
-        return short_name(part.id)
+        return f"state {short_name(part.id)}"
     return part.noun if part.noun == part.id else f"{part.noun} {part.id}"
 
 
@@ -114,12 +124,15 @@ def _shown(field: FieldChange) -> Any:
 
 
 def _labelled(field: str, text: str) -> str:
-    label = _LABELS.get(field)
-    if label is None:
-        label = next((field.removeprefix(outer) for outer in _MAPPINGS if field.startswith(outer)), field)
-        separator = " = " if field.startswith("input.") else " "
-        return f"{label.replace('_', ' ') if separator == ' ' else label}{separator}{text}"
-    return f"{label} {text}".strip()
+    return f"{_label(field)} {text}".strip()
+
+
+def _label(field: str) -> str:
+    if field in _LABELS:
+        return _LABELS[field]
+    outer, dot, name = field.partition(".")
+    written = _MAPPINGS.get(f"{outer}{dot}")
+    return field.replace("_", " ") if written is None else written.replace("{}", name)
 
 
 def _value(field: str, value: Any) -> str:
