@@ -8,10 +8,10 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
-    from holdfast.doors.envelope.contract import Contract
+    from holdfast.doors.envelope.builder.contract import Contract
+    from holdfast.doors.envelope.builder.patch import Fill, Patch
     from holdfast.doors.envelope.effective import compile_effective, compile_envelope
-    from holdfast.doors.envelope.load import load_contracts
-    from holdfast.doors.envelope.patch import Fill, Patch
+    from holdfast.doors.envelope.reading.load import load_contracts
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
     from holdfast.doors.saga.flow import Flow
@@ -181,7 +181,7 @@ _HOMES = {
     "ConsumerOptions": "holdfast.runtime.consumers.options",
     "ConsumerState": "holdfast.store.consumers",
     "Context": "holdfast.runtime.worker.context",
-    "Contract": "holdfast.doors.envelope.contract",
+    "Contract": "holdfast.doors.envelope.builder.contract",
     "DeadLetter": "holdfast.store.dead_letters",
     "Delivery": "holdfast.store.deliveries",
     "DeliveryPage": "holdfast.runtime.engine.consuming",
@@ -194,7 +194,7 @@ _HOMES = {
     "EffectPage": "holdfast.runtime.effects.outbox",
     "Engine": "holdfast.runtime.engine",
     "Event": "holdfast.store.reads.instances",
-    "Fill": "holdfast.doors.envelope.patch",
+    "Fill": "holdfast.doors.envelope.builder.patch",
     "Flow": "holdfast.doors.saga.flow",
     "FlowContext": "holdfast.runtime.hooks.notices",
     "FlowDocument": "holdfast.store.reads.flows",
@@ -222,7 +222,7 @@ _HOMES = {
     "NoticePage": "holdfast.store.notices",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
-    "Patch": "holdfast.doors.envelope.patch",
+    "Patch": "holdfast.doors.envelope.builder.patch",
     "Postpone": "holdfast.consumer.answers",
     "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
@@ -254,7 +254,7 @@ _HOMES = {
     "compile_effective": "holdfast.doors.envelope.effective",
     "compile_envelope": "holdfast.doors.envelope.effective",
     "difference": "holdfast.graph.difference.compare",
-    "load_contracts": "holdfast.doors.envelope.load",
+    "load_contracts": "holdfast.doors.envelope.reading.load",
     "load_steps": "holdfast.doors.steps.load",
     "mermaid_of": "holdfast.doors.printed",
     "picture_of": "holdfast.doors.printed",

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.doors.envelope.building import ContractDraft, PatchDraft, build_contract, build_patch
-from holdfast.doors.envelope.format import FILE
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
-from holdfast.doors.envelope.patch_checks import check_patch
-from holdfast.doors.envelope.problems import REMEDIES, findings_of
-from holdfast.doors.envelope.rules import check_contract
+from holdfast.doors.envelope.reading.building import ContractDraft, PatchDraft, build_contract, build_patch
+from holdfast.doors.envelope.reading.format import FILE
+from holdfast.doors.envelope.reading.patch_checks import check_patch
+from holdfast.doors.envelope.reading.problems import REMEDIES, findings_of
+from holdfast.doors.envelope.reading.rules import check_contract
 from holdfast.doors.shapes import Items
 from holdfast.doors.yaml.data import DataFindings, tree_of
 from holdfast.doors.yaml.decode import Taker

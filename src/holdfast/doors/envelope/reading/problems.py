@@ -38,6 +38,8 @@ REMEDIES: Final[dict[str, str]] = {
     "CONTRACT_SLOT_REJECTED_WRONG": "Name another gate that leaves the same state.",
     "CONTRACT_STATE_STUCK": "Lead a verb or a gate out of it, amend it, or mark it with `ends`.",
     "CONTRACT_STATE_UNKNOWN": "Name a state of this contract.",
+    "CONTRACT_GATE_WITHOUT_REJECTION": "Add a second gate from the same state, or name one as `rejected` of the slot.",
+    "CONTRACT_STATE_ENDLESS": "Let a state that follows it end the instance: `ends`.",
     "CONTRACT_STATE_UNREACHABLE": "Lead a verb or a gate to it, or remove it.",
     "CONTRACT_TYPE_WRONG": _CONTRACT_KEYS,
     "CONTRACT_VALUE_INVALID": _CONTRACT_KEYS,
