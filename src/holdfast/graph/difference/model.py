@@ -37,7 +37,7 @@ class PartChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SlotDifference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What changed in one slot."""
+    """The changes of one slot."""
 
     name: str
     before: Filling
@@ -66,7 +66,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_empty(self) -> bool:
-        """Check if both graphs mean the same, whatever their versions are."""
+        """Check if both graphs mean the same, in the same version or not."""
         return not (self.envelope or self.slots or self.policies or self.tables)
 
     @property
