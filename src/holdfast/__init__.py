@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
     from holdfast.doors.envelope.builder.contract import Contract
     from holdfast.doors.envelope.builder.patch import Fill, Patch
+    from holdfast.doors.envelope.effective import compile_effective, compile_envelope
     from holdfast.doors.envelope.reading.load import load_contracts
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
     from holdfast.doors.saga.flow import Flow
     from holdfast.doors.saga.values import Retry, Undo
     from holdfast.doors.steps.load import load_steps
+    from holdfast.graph.difference.compare import difference
+    from holdfast.graph.difference.model import Difference
     from holdfast.graph.model import Graph
     from holdfast.runtime.commit.options import Options
     from holdfast.runtime.consumers.events import ConsumerEvent
@@ -90,6 +93,7 @@ __all__ = [
     "Delivery",
     "DeliveryPage",
     "Descriptor",
+    "Difference",
     "DoNotRetry",
     "Effect",
     "EffectFailed",
@@ -155,6 +159,9 @@ __all__ = [
     "WorkerProcess",
     "__version__",
     "code_of",
+    "compile_effective",
+    "compile_envelope",
+    "difference",
     "embedded",
     "load_contracts",
     "load_steps",
@@ -179,6 +186,7 @@ _HOMES = {
     "Delivery": "holdfast.store.deliveries",
     "DeliveryPage": "holdfast.runtime.engine.consuming",
     "Descriptor": "holdfast.runtime.people.descriptor",
+    "Difference": "holdfast.graph.difference.model",
     "DoNotRetry": "holdfast.runtime.worker.handlers",
     "Effect": "holdfast.store.effects",
     "EffectFailed": "holdfast.runtime.effects.delivery",
@@ -243,6 +251,9 @@ _HOMES = {
     "Worker": "holdfast.runtime.worker.worker",
     "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",
+    "compile_effective": "holdfast.doors.envelope.effective",
+    "compile_envelope": "holdfast.doors.envelope.effective",
+    "difference": "holdfast.graph.difference.compare",
     "load_contracts": "holdfast.doors.envelope.reading.load",
     "load_steps": "holdfast.doors.steps.load",
     "mermaid_of": "holdfast.doors.printed",

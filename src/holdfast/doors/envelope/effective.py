@@ -18,7 +18,7 @@ from holdfast.doors.envelope.tables import Tables
 from holdfast.doors.envelope.written import patch_hash, policy_contents
 from holdfast.graph.approvals import Lack, find_lacks
 from holdfast.graph.checks.check import check_normalised, normalised
-from holdfast.graph.compile import assemble
+from holdfast.graph.compile import assemble, compile_graph
 from holdfast.graph.compiled import Compiled, sealed
 from holdfast.graph.diagnostics import Diagnostic
 from holdfast.graph.envelope import EffectiveConfig, EnvelopeConfig, PatchRef
@@ -29,6 +29,11 @@ from holdfast.graph.topology import read_topology
 from holdfast.graph.weaving import parts_of, weave
 
 NO_TABLES = Tables()
+
+
+def compile_envelope(contract: ContractDefinition) -> Compiled:
+    """Compile the envelope of a sound contract. It runs no documents, and its gates demand no approvals yet."""
+    return compile_graph(lower_contract(contract))
 
 
 def compile_effective(
