@@ -301,7 +301,7 @@ async def test_an_instance_of_another_partition_is_none(server: Served, olga: ht
     acme = server.engine.for_org("acme")
     hidden = await acme.trigger("prod", "order", "O-9", "Finish")  # not applicable: the instance stays where it began
     with psycopg.connect(server.engine.dsn, autocommit=True) as db:
-        db.execute("set session_replication_role = replica")  # no verb gives a machine a partition, and rows keep theirs
+        db.execute("set session_replication_role = replica")  # no verb gives a machine a partition
         db.execute("update holdfast.instances set attributes = %s", [Jsonb({"partition_id": "north"})])
     south, north = await server.person("sam", partition="south"), await server.person("sam", partition="north")
     for client, expected in ((south, 404), (north, 200)):
