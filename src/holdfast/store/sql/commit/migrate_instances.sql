@@ -5,6 +5,7 @@ with allowed as materialized (
     update holdfast.instances t set definition_id = u.definition, flow_version = u.flow_version, version = u.after,
         status = u.status, reason = u.reason, state = u.state, data = coalesce(u.data, t.data),
         waiting_kind = u.waiting_kind, waiting_until = u.waiting_until, last_error = coalesce(u.error, t.last_error),
+        error_code = left(coalesce(u.error, t.last_error) ->> 'code', 200),
         error_step = coalesce(u.error_step, case when u.error is null or u.error = t.last_error then t.error_step end),
         completed_at = coalesce(t.completed_at, u.completed_at), entity_version = coalesce(u.entity_version, t.entity_version),
         updated_at = $17::timestamptz, last_by = $18::uuid

@@ -3,6 +3,7 @@ with w as (
     update holdfast.instances t set version = u.after, status = u.status, reason = u.reason, state = u.state,
         data = coalesce(u.data, t.data), waiting_kind = u.waiting_kind, waiting_until = u.waiting_until,
         last_error = coalesce(u.error, t.last_error),
+        error_code = left(coalesce(u.error, t.last_error) ->> 'code', 200),
         error_step = coalesce(u.error_step, case when u.error is null or u.error = t.last_error then t.error_step end),
         completed_at = coalesce(t.completed_at, u.completed_at), entity_version = coalesce(u.entity_version, t.entity_version),
         updated_at = $15::timestamptz, last_by = $16::uuid
