@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
     from holdfast.doors.envelope.contract import Contract
+    from holdfast.doors.envelope.decision_tables.builder import DecisionTable
     from holdfast.doors.envelope.load import load_contracts
     from holdfast.doors.envelope.patch import Fill, Patch
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
@@ -87,6 +88,7 @@ __all__ = [
     "Context",
     "Contract",
     "DeadLetter",
+    "DecisionTable",
     "Delivery",
     "DeliveryPage",
     "Descriptor",
@@ -176,6 +178,7 @@ _HOMES = {
     "Context": "holdfast.runtime.worker.context",
     "Contract": "holdfast.doors.envelope.contract",
     "DeadLetter": "holdfast.store.dead_letters",
+    "DecisionTable": "holdfast.doors.envelope.decision_tables.builder",
     "Delivery": "holdfast.store.deliveries",
     "DeliveryPage": "holdfast.runtime.engine.consuming",
     "Descriptor": "holdfast.runtime.people.descriptor",
