@@ -15,6 +15,7 @@ from core_documents import (
     OUT,
     POLICY,
     REJECT,
+    REJECTED,
     SLOT,
     Document,
     approval,
@@ -48,6 +49,15 @@ def node(name: str, kind: str, **options: Any) -> Node:
 def one(**options: Any) -> Program:
     """One approval."""
     return document([approval("a")], [step(IN, "a"), *asks("a")], **options)
+
+
+def test_a_step_with_a_stricter_window_narrows_that_of_its_slot() -> None:
+    nodes = [approval("a"), approval("b", edit_window="locked"), node("n", "wait_event", wait=Wait(event="ping"))]
+    edges = [step(IN, "a"), step("a", "b", "approved"), *asks("b", usr("n")), step("n", OUT)]
+    edges += [step("a", REJECTED, "rejected")]
+    run = Document(document(nodes, edges))
+    windows = [run.submitted().stance, run.decide("a").stance, run.decide("b").stance]
+    assert [each.window for each in windows if each is not None] == ["editable", "locked", "editable"]
 
 
 def busy(mode: str = "all", **options: Any) -> Program:

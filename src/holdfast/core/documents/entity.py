@@ -12,7 +12,6 @@ from holdfast.core.documents.regions import Stay, stays
 from holdfast.core.kernel.builder import NULL, Move, Turn
 from holdfast.core.kernel.scopes import cancel_token
 from holdfast.core.model.control_rows import EntityFollowed
-from holdfast.core.model.program import Area
 from holdfast.core.model.signals import EntityChanged
 from holdfast.core.model.state import value_of
 from holdfast.core.model.status import Phase
@@ -32,7 +31,7 @@ def entity_changed(turn: Turn, signal: EntityChanged) -> None:
     is_going = turn.stopping is None and turn.rollback is None
     before = [stay for stay in stays(turn.program, turn.tokens) if stay.token.entity_version < signal.version]
     concerned = before if signal.material and is_going else []
-    drifted = [] if is_own else [stay for stay in concerned if _drifts(stay.area)]
+    drifted = [] if is_own else [stay for stay in concerned if _drifts(stay)]
     asked = [] if drifted else [stay for stay in concerned if _is_open_question(stay)]
     origin = None if signal.origin is None else signal.origin.hex()
     row = EntityFollowed(
@@ -58,9 +57,9 @@ def follow(turn: Turn, row: EntityFollowed) -> None:
     turn.note("entity_changed", detail=told if row.origin is None else {**told, "origin": row.origin})
 
 
-def _drifts(area: Area) -> bool:
-    """Check if a material edit by others breaks what is going on in the region."""
-    return area.stable or area.window != EDITABLE
+def _drifts(stay: Stay) -> bool:
+    """Check if a material edit by others breaks what is going on here."""
+    return stay.area.stable or stay.window != EDITABLE
 
 
 def _is_open_question(stay: Stay) -> bool:

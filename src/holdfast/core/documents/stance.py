@@ -34,7 +34,7 @@ def stance(program: Program, instance: Instance) -> Stance | None:
     stands_still = instance.state.stopping is not None or instance.state.rollback is not None
     takes_verbs = instance.status in _TAKES_VERBS and not stands_still
     return Stance(
-        window=strictest(*(stay.area.window for stay in found)),
+        window=strictest(*(stay.window for stay in found)),
         verbs=verbs_offered(program, tokens) if takes_verbs else (),
         stable=any(stay.area.stable for stay in found),
         asks=any(_asks(stay) for stay in found),
