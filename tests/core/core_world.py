@@ -109,6 +109,7 @@ class World:
         self.target: Program | None = None  # the graph it is to be migrated to
         self.entity: Any = None  # the document
         self.org: dict[str, Any] = {}
+        self.actors: tuple[Actor, ...] = ACTORS
         self.names = self._event_names()
 
     def _event_names(self) -> list[str]:
@@ -297,7 +298,7 @@ class World:
 
     def deliver(self, signal: Signal) -> bool:
         """Decide, perhaps crash before the commit and decide again, apply. False: the signal was refused."""
-        actor = self.random.choice(ACTORS)
+        actor = self.random.choice(self.actors)
         idle = frozenset(path for path, work in self.work.items() if not work.claimed)
         calls = isinstance(signal, CallDue)
         facts = Facts(
