@@ -36,9 +36,12 @@ def no(node: str) -> Decide:
 
 
 CASES: dict[str, tuple[str, dict[str, Any], list[Input], list[str]]] = {
-    "small invoice": ("invoice_approval", INVOICE | {"total": 49_999}, [call("submit")], ["draft", "submitted", "active"]),
+    "small invoice": (
+        "invoice_approval", INVOICE | {"total": 49_999}, [call("submit")], ["draft", "submitted", "active"],
+    ),
     "invoice": (
-        "invoice_approval", INVOICE | {"total": 50_000}, [call("submit"), *yes("boss")], ["draft", "submitted", "active"],
+        "invoice_approval", INVOICE | {"total": 50_000}, [call("submit"), *yes("boss")],
+        ["draft", "submitted", "active"],
     ),
     "large invoice": (
         "invoice_approval", INVOICE, [call("submit"), *yes("finance", "owner")], ["draft", "submitted", "active"],
@@ -78,7 +81,8 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Input], list[str]]] = {
         ["announced", "checking", "refused", "announced"],
     ),
     "return, nothing comes": (
-        "return_and_credit_note", RETURN, [call("ship"), Elapse(seconds=14 * DAY)], ["announced", "checking", "refused"],
+        "return_and_credit_note", RETURN, [call("ship"), Elapse(seconds=14 * DAY)],
+        ["announced", "checking", "refused"],
     ),
     "agreement": (
         "amendment_loop", AGREEMENT, [call("send"), *yes("legal", "sales"), call("end")],
@@ -97,13 +101,17 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Input], list[str]]] = {
         ["draft", "signing", "signed"],
     ),
     "fast": ("fast_track", REQUEST, [call("ask")], ["open", "deciding", "granted"]),
-    "a person": ("fast_track", REQUEST | {"amount": 30_000}, [call("ask"), no("person")], ["open", "deciding", "denied"]),
+    "a person": (
+        "fast_track", REQUEST | {"amount": 30_000}, [call("ask"), no("person")], ["open", "deciding", "denied"],
+    ),
     "never": ("fast_track", REQUEST | {"category": "gifts"}, [call("ask")], ["open", "deciding", "denied"]),
     "slow, and the person is away": (
         "fast_track", REQUEST | {"amount": 2_000_000},
         [call("ask"), Elapse(seconds=DAY), Elapse(seconds=DAY), *yes("chief")], ["open", "deciding", "granted"],
     ),
-    "dropped": ("fast_track", REQUEST | {"amount": 30_000}, [call("ask"), call("drop")], ["open", "deciding", "denied"]),
+    "dropped": (
+        "fast_track", REQUEST | {"amount": 30_000}, [call("ask"), call("drop")], ["open", "deciding", "denied"],
+    ),
 }  # fmt: skip
 
 
