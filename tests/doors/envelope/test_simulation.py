@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from holdfast import DecisionTable
-from holdfast.cli.commands.contracts.simulate import simulate as command
+from holdfast.cli.commands.simulate import simulate as command
 from holdfast.doors.envelope.decision_tables.building import pin_table
 from holdfast.doors.envelope.effective import compile_effective
 from holdfast.doors.envelope.model import PatchDefinition, PatchNode, PolicyRule, SlotPatch
