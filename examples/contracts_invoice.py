@@ -89,7 +89,9 @@ def main() -> None:
     assert [question.decision for question in large.questions] == ["approved", "approved"]
 
     edited = Edit(fields={"total": 60_000})
-    changed = tell("One is changed meanwhile, and begins again.", 2_000_000, SUBMIT, Decide(node="boss"), edited, SUBMIT)
+    changed = tell(
+        "One is changed meanwhile, and begins again.", 2_000_000, SUBMIT, Decide(node="boss"), edited, SUBMIT
+    )
     assert changed.waits == ("usr:review:boss",)
     print(f"\n{INVOICE.type}: three ways, nothing stored, and nobody was passed over.")
 

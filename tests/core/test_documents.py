@@ -15,7 +15,6 @@ from core_documents import (
     OUT,
     POLICY,
     REJECT,
-    REJECTED,
     SLOT,
     Document,
     approval,
@@ -49,15 +48,6 @@ def node(name: str, kind: str, **options: Any) -> Node:
 def one(**options: Any) -> Program:
     """One approval."""
     return document([approval("a")], [step(IN, "a"), *asks("a")], **options)
-
-
-def test_a_step_with_a_stricter_window_narrows_that_of_its_slot() -> None:
-    nodes = [approval("a"), approval("b", edit_window="locked"), node("n", "wait_event", wait=Wait(event="ping"))]
-    edges = [step(IN, "a"), step("a", "b", "approved"), *asks("b", usr("n")), step("n", OUT)]
-    edges += [step("a", REJECTED, "rejected")]
-    run = Document(document(nodes, edges))
-    windows = [run.submitted().stance, run.decide("a").stance, run.decide("b").stance]
-    assert [each.window for each in windows if each is not None] == ["editable", "locked", "editable"]
 
 
 def busy(mode: str = "all", **options: Any) -> Program:
@@ -408,6 +398,19 @@ def test_the_stance_follows_the_instance() -> None:
 def test_the_strictest_window_of_all_tokens_counts_and_events_are_listed() -> None:
     run = Document(busy(window="locked", amendment=DRAFT)).submitted()
     assert run.stance == Stance(window="locked", verbs=("cancel", "withdraw"), asks=True, listens=("ping", "pod"))
+
+
+@pytest.mark.parametrize(
+    ("region", "own", "window"), [("editable", "locked", "locked"), ("editable", None, "editable")]
+)
+def test_a_node_may_be_stricter_than_its_region(region: str, own: str | None, window: str) -> None:
+    asked = msgspec.structs.replace(approval("a"), edit_window=own)
+    run = Document(document([asked], [step(IN, "a"), *asks("a")], window=region, stable=False, amendment=DRAFT))
+    run.submitted()
+    assert run.stance is not None
+    assert run.stance.window == window
+    run.edit()
+    assert (run.tokens[ROOT].node == DRAFT) is (window == "locked"), "an edit where none is allowed amends"
 
 
 def test_a_token_outside_of_every_region_locks_the_document() -> None:

@@ -14,8 +14,8 @@ from holdfast import load_contracts
 from holdfast.cli.app import app
 from holdfast.cli.sources import read_sources
 from holdfast.doors.envelope.decision_tables.model import Column, Row, TableDefinition
-from holdfast.doors.envelope.load import is_contract_file
 from holdfast.doors.envelope.printing import contract_yaml, patch_yaml
+from holdfast.doors.envelope.reading.load import is_contract_file
 from holdfast.doors.yaml.reading import LARGEST
 from holdfast.doors.yaml.tree import Mark
 from holdfast.errors import DefinitionError

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from envelope_samples import BOTH, ONE, demanding, edge, patch, step
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from holdfast import DecisionTable
-from holdfast.cli.commands.simulate import simulate as command
+from holdfast.cli.app import app
 from holdfast.doors.envelope.decision_tables.building import pin_table
 from holdfast.doors.envelope.effective import compile_effective
 from holdfast.doors.envelope.model import PatchDefinition, PatchNode, PolicyRule, SlotPatch
@@ -95,7 +94,7 @@ def test_what_cannot_be_done_is_refused_and_the_script_goes_on() -> None:
         SUBMIT,
     )
     assert [answer.code for answer in found.refused] == [
-        "VERB_NOT_OFFERED", "GUARD_REFUSED", "TASK_NOT_FOUND", "DOCUMENT_FIELD_UNKNOWN", "EVENT_NOT_EXPECTED",
+        "VERB_NOT_OFFERED", "GUARD_REFUSED", "TASK_UNKNOWN", "DOCUMENT_FIELD_UNKNOWN", "EVENT_NOT_EXPECTED",
         "WAIT_NOT_FOUND", "WORKFLOW_EDIT_LOCKED", "VERB_NOT_OFFERED",
     ]  # fmt: skip
     assert found.state == "active"
@@ -194,14 +193,11 @@ def test_the_same_in_is_the_same_out() -> None:
 
 # --- the command ------------------------------------------------------------------------------------------------------
 
-APP = typer.Typer()
-APP.command()(command)
-
 
 def call(tmp_path: Path, *options: str) -> tuple[int, str]:
     file = tmp_path / "invoice.yaml"
     file.write_text(read_template("invoice_approval"))
-    done = CliRunner().invoke(APP, [str(file), *options])
+    done = CliRunner().invoke(app, ["contracts", "simulate", str(file), *options])
     return done.exit_code, done.output
 
 
@@ -234,5 +230,10 @@ def test_the_command_leaves_with_1_if_an_input_is_refused(tmp_path: Path) -> Non
 def test_the_command_refuses_what_is_no_input(tmp_path: Path, options: tuple[str, ...]) -> None:
     file = tmp_path / "invoice.yaml"
     file.write_text(read_template("invoice_approval"))
-    done = CliRunner().invoke(APP, [str(file), *options])
+    done = CliRunner().invoke(app, ["contracts", "simulate", str(file), *options])
     assert getattr(done.exception, "code", None) == "INPUT_INVALID"
+
+
+def test_a_template_is_printed_to_begin_with() -> None:
+    done = CliRunner().invoke(app, ["contracts", "new", "--template", "fast_track"])
+    assert (done.exit_code, done.output) == (0, read_template("fast_track"))

@@ -21,7 +21,8 @@ from holdfast.doors.envelope.decision_tables.building import pin_table, read_pin
 from holdfast.doors.envelope.decision_tables.coverage import MOST_GAPS, cover
 from holdfast.doors.envelope.decision_tables.deciding import decide_table, holds
 from holdfast.doors.envelope.decision_tables.model import Column, Condition, Row
-from holdfast.doors.envelope.load import require_table
+from holdfast.doors.envelope.decision_tables.problems import TABLE_REMEDIES
+from holdfast.doors.envelope.reading.load import require_table
 from holdfast.errors import DefinitionError
 from holdfast.graph.expressions import compile_expression
 
@@ -158,6 +159,8 @@ FINDINGS: dict[str, tuple[DecisionTable, str, str]] = {
     "empty": (ONE.row({"a": 1}, {"n": 12}).row({"a": 2}), "TABLE_ROW_EMPTY", "rows.0"),
     "key": (ONE.row({"a": 1}, {"n": {"over": 1}}), "TABLE_KEY_UNKNOWN", "rows.0.when.n.over"),
     "rows": (ONE, "TABLE_VALUE_INVALID", "rows"),
+    "missing": (ONE.longer(_columns=({"field": "n"},)).row({"a": 1}), "TABLE_KEY_MISSING", "columns.0"),
+    "kind": (ONE.row([]), "TABLE_TYPE_WRONG", "rows.0.then"),  # type: ignore[arg-type]
     "option": (ONE.row({"a": 1}, wen={}), "TABLE_OPTION_UNKNOWN", "rows.wen"),  # type: ignore[call-arg]
 }  # fmt: skip
 
@@ -238,3 +241,11 @@ def test_the_published_schema_is_current() -> None:
     ]
     for change in changes:
         assert not validator.is_valid({"tables": [{**data, **change}]})
+
+
+def test_every_code_has_a_test_and_is_on_the_page() -> None:
+    page = PUBLISHED.parents[1].joinpath("rules.md").read_text()
+    own = {code for code in TABLE_REMEDIES if code.startswith("TABLE_")}
+    assert [code for code in own if f"`{code}`" not in page] == []
+    tested = {code for _, code, _ in FINDINGS.values()} | {"TABLE_OVERLAP", "TABLE_TOO_INTRICATE"}
+    assert own - tested == set()

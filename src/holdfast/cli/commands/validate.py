@@ -13,7 +13,7 @@ from rich.text import Text
 from holdfast.cli.machine_files import Read, in_directory, is_machine_file, read_machines
 from holdfast.cli.render.output import draw, say, show_all, show_json
 from holdfast.doors.envelope import ContractFile, contract_schema, load_contracts, patch_schema, table_schema
-from holdfast.doors.envelope.load import is_contract_file
+from holdfast.doors.envelope.reading.load import is_contract_file
 from holdfast.doors.machine import Problem as MachineProblem
 from holdfast.doors.machine import blueprint_schema, policy_schema
 from holdfast.doors.steps import Problem, Workflow, steps_schema

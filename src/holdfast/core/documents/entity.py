@@ -24,8 +24,8 @@ ASKED_AGAIN: Final = "asked_again"  # why an approval ends, and the cause of the
 def entity_changed(turn: Turn, signal: EntityChanged) -> None:
     """Follow a change of the document.
 
-    A change counts only for visits that began before it: of two changes, the later one may be known first. What the
-    instance's own call has changed is never an amendment.
+    A change counts only for visits that began before it: of two changes, the later one may be known first. A change
+    by the instance's own call never amends the document.
     """
     is_own = signal.origin == turn.instance.id
     is_going = turn.stopping is None and turn.rollback is None
@@ -49,7 +49,7 @@ def entity_changed(turn: Turn, signal: EntityChanged) -> None:
 
 
 def follow(turn: Turn, row: EntityFollowed) -> None:
-    """Raise the version of the document that the instance knows; what this decision opens is of that version."""
+    """Raise the version of the document that the instance knows; the rows of this decision carry it."""
     if row.version > turn.instance.entity_version:
         turn.instance = msgspec.structs.replace(turn.instance, entity_version=row.version)
     turn.control(row)
@@ -58,7 +58,7 @@ def follow(turn: Turn, row: EntityFollowed) -> None:
 
 
 def _drifts(stay: Stay) -> bool:
-    """Check if a material edit by others breaks what is going on here."""
+    """Check if a material edit by others breaks the work at the node."""
     return stay.area.stable or stay.window != EDITABLE
 
 

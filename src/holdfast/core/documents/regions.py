@@ -22,7 +22,7 @@ class Stay(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def window(self) -> Window:
-        """The edits it permits: those of the region, or fewer where the node itself is stricter."""
+        """The edit window at the node: a node may be stricter than its region."""
         return strictest(self.area.window, self.place.node.edit_window)
 
 

@@ -1,4 +1,4 @@
-"""The stance of an instance: what may be done to its document now. Derived, so replay gives the same one."""
+"""The stance of an instance: the edit window and the verbs of its document now. Derived: replay gives the same one."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _UNSET: Final = (None, False)
 
 
 class Scope:
-    """What the steps of a patch are checked against."""
+    """The surroundings of a patch that its steps are checked against."""
 
     def __init__(
         self, contract: ContractDefinition, tables: Tables, findings: Findings, variables: dict[str, str]

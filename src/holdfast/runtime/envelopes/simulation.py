@@ -84,7 +84,7 @@ class _Run(World):
     def _(self, given: Decide) -> None:
         task = next((id for id, node in self.tasks.items() if is_called(node, given.node)), None)
         if task is None:
-            raise NotFound(f"Nobody is asked at {given.node!r} now.", code="TASK_NOT_FOUND")
+            raise NotFound(f"Nobody is asked at {given.node!r} now.", code="TASK_UNKNOWN")
         raw = None if given.data is None else encode(given.data, "The data")
         self.apply(Decided(self.next_id(), task, given.decision, raw), self.actor(given.by, None))
 

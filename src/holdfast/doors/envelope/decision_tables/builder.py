@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from holdfast.doors.envelope.builder.fluent import Fluent, checked, entry, name_list
 from holdfast.doors.envelope.decision_tables.building import table_data
 from holdfast.doors.envelope.decision_tables.model import Amount, ColumnType, HitPolicy, TableDefinition
-from holdfast.doors.envelope.fluent import Fluent, checked, entry, name_list
-from holdfast.doors.envelope.load import require_table
+from holdfast.doors.envelope.reading.load import require_table
 from holdfast.doors.layout import INDENT, Chain, Group, shown, value_layout
 from holdfast.doors.yaml.writing import write_yaml
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.doors.envelope.format import ABOUT, FIELD_NAME, NAME, VERSION
+from holdfast.doors.envelope.reading.format import ABOUT, FIELD_NAME, NAME, VERSION
 from holdfast.doors.shapes import Anything, Choice, Either, Field, Fields, Flag, Items, Named, Number, Text
 
 COLUMN_TYPES: Final = ("number", "money", "string", "boolean")

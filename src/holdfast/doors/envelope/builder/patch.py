@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from msgspec.structs import replace
 
-from holdfast.doors.envelope.fluent import Fluent, Names, checked, entry, name_list, span
-from holdfast.doors.envelope.format import NODE_KINDS
-from holdfast.doors.envelope.load import require_patch
+from holdfast.doors.envelope.builder.fluent import Fluent, Names, checked, entry, name_list, span
 from holdfast.doors.envelope.model import PatchDefinition, RunAs, Window
+from holdfast.doors.envelope.reading.format import NODE_KINDS
+from holdfast.doors.envelope.reading.load import require_patch
 
 Seconds = float | str  # a number of seconds, or a duration such as "2d"
 Expressions = Mapping[str, Any]  # name → expression
@@ -33,7 +33,7 @@ class Fill(Fluent):
         entry_mode: Literal["serial", "branch"] | None = None,
         exit_mode: Literal["single", "join"] | None = None,
     ) -> None:
-        """`window` is stricter than the slot's own; the modes say what the edges from `in` and to `out` amount to."""
+        """Begin with no steps. The window is stricter than the slot's own; the modes are checked against the edges."""
         super().__init__()
         self._head = entry(window=window, entry_mode=entry_mode, exit_mode=exit_mode)
         self._nodes: tuple[dict[str, Any], ...] = ()
@@ -195,7 +195,7 @@ class Fill(Fluent):
         about: str | None = None,
         window: Window | None = None,
     ) -> Self:
-        """Tell somebody at best effort: by `mail`, in the `log`, or by another kind of effect."""
+        """Notify a person at best effort: by `mail`, in the `log`, or by another kind of effect."""
         return self._node(
             "notification", id, name, about, window,
             channel=channel, to=to, subject=subject, text=text, payload=payload,
@@ -273,8 +273,8 @@ class Patch(Fluent):
 
     @checked
     def __init__(self, contract: str, envelope: int, *, version: int = 1, about: str | None = None) -> None:
-        """`contract` is the type of the documents, `envelope` the version it was written for. The engine gives the
-        patch its own version when it is published."""
+        """Begin a patch for a type of documents and a version of its contract. The engine gives the patch its own
+        version when it is published."""
         super().__init__()
         self._head = entry(contract=contract, envelope=envelope, version=version, about=about)
         self._slots: dict[str, Any] = {}

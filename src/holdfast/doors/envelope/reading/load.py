@@ -7,14 +7,15 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.doors.envelope.building import ContractDraft, PatchDraft, build_contract, build_patch
 from holdfast.doors.envelope.decision_tables.building import build_table
 from holdfast.doors.envelope.decision_tables.model import TableDefinition
-from holdfast.doors.envelope.format import FILE
+from holdfast.doors.envelope.decision_tables.problems import TABLE_REMEDIES
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
-from holdfast.doors.envelope.patch_checks import check_patch
-from holdfast.doors.envelope.problems import REMEDIES, findings_of
-from holdfast.doors.envelope.rules import check_contract
+from holdfast.doors.envelope.reading.building import ContractDraft, PatchDraft, build_contract, build_patch
+from holdfast.doors.envelope.reading.format import FILE
+from holdfast.doors.envelope.reading.patch_checks import check_patch
+from holdfast.doors.envelope.reading.problems import REMEDIES, findings_of
+from holdfast.doors.envelope.reading.rules import check_contract
 from holdfast.doors.shapes import Items
 from holdfast.doors.yaml.data import DataFindings, tree_of
 from holdfast.doors.yaml.decode import Taker
@@ -97,7 +98,7 @@ def require_table(data: Any, known: Iterable[Diagnostic] = ()) -> TableDefinitio
     """Read a decision table from data, or raise a DefinitionError with all of its problems and those known already.
 
     Warnings, such as rows that overlap, refuse nothing."""
-    findings = DataFindings("table", REMEDIES)
+    findings = DataFindings("table", TABLE_REMEDIES)
     table = build_table(tree_of(data, findings), findings)
     errors = [found for found in findings.diagnostics if found.severity == "error"]
     _require_none("table", _called(data, "name"), (*known, *(findings.diagnostics if errors else ())))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.doors.envelope.building import Part, PatchDraft
 from holdfast.doors.envelope.model import PatchNode
-from holdfast.doors.envelope.names import PORTS
+from holdfast.doors.envelope.reading.building import Part, PatchDraft
+from holdfast.doors.envelope.reading.names import PORTS
 from holdfast.doors.yaml.problems import Findings
 from holdfast.errors import PayloadError
 from holdfast.graph.checks.schemas import schema_problem

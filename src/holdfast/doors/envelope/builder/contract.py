@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from holdfast.doors.envelope.fluent import Fluent, Names, checked, entry, name_list, names
-from holdfast.doors.envelope.load import require_contract
+from holdfast.doors.envelope.builder.fluent import Fluent, Names, checked, entry, name_list, names
 from holdfast.doors.envelope.model import ContractDefinition, FieldType, RunAs, Window
+from holdfast.doors.envelope.reading.load import require_contract
 
 
 class Contract(Fluent):
@@ -26,7 +26,7 @@ class Contract(Fluent):
 
     @checked
     def __init__(self, type: str, version: int = 1, *, about: str | None = None) -> None:
-        """`type` is that of the documents. A published version never changes."""
+        """Begin a contract for documents of this type. A published version never changes."""
         super().__init__()
         self._head = entry(type=type, version=version, about=about)
         self._lists: dict[str, tuple[dict[str, Any], ...]] = {}

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from holdfast.doors.envelope.format import CONTRACT, MOST_EDGES, MOST_NODES, PATCH, TOO_LARGE
 from holdfast.doors.envelope.model import (
     Action,
     Amendment,
@@ -24,6 +23,7 @@ from holdfast.doors.envelope.model import (
     State,
     Verb,
 )
+from holdfast.doors.envelope.reading.format import CONTRACT, MOST_EDGES, MOST_NODES, PATCH, TOO_LARGE
 from holdfast.doors.yaml.decode import MISFIT, Misfit, Taker
 from holdfast.doors.yaml.problems import Findings
 from holdfast.doors.yaml.tree import Mapping, Mark, Path, Sequence, Tree, nearest_mark

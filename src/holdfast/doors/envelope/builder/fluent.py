@@ -1,4 +1,4 @@
-"""What the builders share: each verb answers a longer value; mistakes are kept and raised together by `build`."""
+"""The base of the builders: each verb answers a longer value; `build` raises all mistakes together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 from holdfast.doors.durations import LONGEST, write_duration
-from holdfast.doors.envelope.problems import REMEDIES
+from holdfast.doors.envelope.reading.problems import REMEDIES
 from holdfast.doors.known_options import options_of, unknown_option
 from holdfast.doors.yaml.reading import DEEPEST
 from holdfast.graph.diagnostics import Diagnostic
@@ -69,7 +69,7 @@ class Fluent:
 
 
 def entry(**fields: Any) -> dict[str, Any]:
-    """Make an entry of the written form: names without a trailing `_`, what was not given left out."""
+    """Make an entry of the written form: names without a trailing `_`, and only values that were given."""
     return {key.removesuffix("_"): _data(value) for key, value in fields.items() if value is not None}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.doors.envelope.building import ContractDraft, Part
 from holdfast.doors.envelope.model import Slot
-from holdfast.doors.envelope.ways import Ways
+from holdfast.doors.envelope.reading.building import ContractDraft, Part
+from holdfast.doors.envelope.slots import ContractIndex
 from holdfast.doors.yaml.problems import Findings
 
 
-def check_slots(draft: ContractDraft, ways: Ways, findings: Findings) -> None:
+def check_slots(draft: ContractDraft, ways: ContractIndex, findings: Findings) -> None:
     """Report slots that lie nowhere, or where another one lies."""
     rules = _SlotRules(draft, ways, findings)
     seen: dict[tuple[str, str], str] = {}
@@ -21,7 +21,7 @@ def check_slots(draft: ContractDraft, ways: Ways, findings: Findings) -> None:
 
 
 class _SlotRules:
-    def __init__(self, draft: ContractDraft, ways: Ways, findings: Findings) -> None:
+    def __init__(self, draft: ContractDraft, ways: ContractIndex, findings: Findings) -> None:
         self.draft = draft
         self.ways = ways
         self.findings = findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.doors.envelope.decision_tables.format import TABLE
-from holdfast.doors.envelope.format import CONTRACT, OF_CONTRACTS, OF_PATCHES, OF_TABLES, PATCH
+from holdfast.doors.envelope.reading.format import CONTRACT, OF_CONTRACTS, OF_PATCHES, OF_TABLES, PATCH
 from holdfast.doors.json_schema import DIALECT, schema_of
 from holdfast.doors.shapes import Field, Fields, Items
 

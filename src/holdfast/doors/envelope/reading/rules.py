@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.doors.envelope.building import ContractDraft, Part
-from holdfast.doors.envelope.conditions import Conditions
 from holdfast.doors.envelope.model import Gate, Verb
-from holdfast.doors.envelope.names import CALLS, RESERVED
-from holdfast.doors.envelope.slot_rules import check_slots
-from holdfast.doors.envelope.ways import Ways
+from holdfast.doors.envelope.reading.building import ContractDraft, Part
+from holdfast.doors.envelope.reading.conditions import Conditions
+from holdfast.doors.envelope.reading.names import CALLS, RESERVED
+from holdfast.doors.envelope.reading.slot_rules import check_slots
+from holdfast.doors.envelope.slots import ContractIndex
 from holdfast.doors.yaml.problems import Findings
 from holdfast.graph.topology import walk
 
@@ -25,12 +25,14 @@ def check_contract(draft: ContractDraft, findings: Findings) -> None:
     rules.references()
     rules.conditions()
     if draft.broken.isdisjoint({"states", "verbs", "gates", "slots"}):
-        before = findings.errors
+        before = so_far = findings.errors
         check_slots(draft, rules.ways, findings)
         rules.gates(knows_slots=findings.errors == before)
         if rules.knows_all_states():  # a name that leads nowhere would make states look unreachable
             rules.left()
             rules.reached()
+            if findings.errors == so_far:
+                rules.ended()
 
 
 class _Rules:
@@ -38,7 +40,7 @@ class _Rules:
         self.draft = draft
         self.contract = draft.contract
         self.findings = findings
-        self.ways = Ways(draft.contract)
+        self.ways = ContractIndex(draft.contract)
 
     def add(self, code: str, part: Part, key: str, message: str, known: Iterable[str] = (), name: str = "") -> None:
         hint = self.findings.nearest(name, sorted(known)) if name else ""
@@ -133,7 +135,7 @@ class _Rules:
     # --- ways -----------------------------------------------------------------------------------------------------
 
     def gates(self, *, knows_slots: bool) -> None:
-        """Report gates to which nothing leads, that never are reached, or that demand what nobody can give."""
+        """Report gates that no document reaches, and gates that demand approvals without a slot for them."""
         exits = {slot.exit for slot in self.contract.slots}
         for part in self.draft.parts["gates"]:
             gate = part.value
@@ -146,10 +148,19 @@ class _Rules:
             if gate.approvals and gate.name not in exits:
                 message = f"The gate {gate.name!r} demands approvals, and no slot before it has room for them."
                 self.add("CONTRACT_GATE_WITHOUT_SLOT", part, "approvals", message)
+            elif gate.approvals and knows_slots and not self.may_be_rejected(gate):
+                message = f"The gate {gate.name!r} demands approvals, and a rejection leads nowhere."
+                self.add("CONTRACT_GATE_WITHOUT_REJECTION", part, "approvals", message)
+
+    def may_be_rejected(self, gate: Gate) -> bool:
+        """Check if the slot before the gate has a gate behind its port `rejected`."""
+        before = [slot for slot in self.contract.slots if slot.exit == gate.name]
+        return all(self.ways.rejecting_gate(slot) is not None for slot in before)
 
     def way(self, part: Part, gate: Gate) -> None:
-        direct = self.ways.direct(gate.source)
-        if gate in self.ways.lost(gate.source):
+        direct = self.ways.direct_gates(gate.source)
+        behind = {self.ways.rejecting_gate(slot) for slot in self.ways.slots_of(gate.source)}
+        if gate not in direct and gate.name not in behind:
             message = f"Nothing decides when {gate.name!r} is taken: {gate.source!r} leads to another gate."
             self.add("CONTRACT_GATE_WITHOUT_WAY", part, "", message)
         elif gate in direct and len(direct) > 1:
@@ -171,6 +182,19 @@ class _Rules:
             if not is_left and not part.value.ends:
                 message = f"Nothing leaves {name!r}, and it does not end the instance."
                 self.add("CONTRACT_STATE_STUCK", part, "", message)
+
+    def ended(self) -> None:
+        """Report states from which no way leads to an end: an instance there would live for ever."""
+        coming: dict[str, list[str]] = {}
+        for way in (*self.contract.verbs, *self.contract.gates):
+            coming.setdefault(way.target, []).append(way.source)
+        amended = self.contract.amendment.states if self.contract.amendment else ()
+        ends = [*amended, *(state.name for state in self.contract.states if state.ends)]
+        found = walk(ends, lambda name: coming.get(name, ()))
+        for part in self.draft.parts["states"]:
+            if part.value.name not in found:
+                message = f"No verbs and gates lead from {part.value.name!r} to a state that ends the instance."
+                self.add("CONTRACT_STATE_ENDLESS", part, "", message)
 
     def reached(self) -> None:
         leading: dict[str, list[str]] = {}

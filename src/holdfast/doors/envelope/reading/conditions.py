@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from holdfast.doors.envelope.lowering import variables_of
 from holdfast.doors.envelope.model import ContractDefinition
 from holdfast.doors.yaml.problems import Findings
 from holdfast.doors.yaml.tree import Mark
@@ -11,15 +10,6 @@ from holdfast.errors import ExpressionError
 from holdfast.graph.expressions import compile_expression
 from holdfast.graph.expressions.parse import parse
 from holdfast.graph.expressions.tree import Comparison, Junction, Literal, Negation, Node, Path
-
-_TYPES: Final = {"money": "number"}  # the type of the language, where it is called otherwise
-_ANYWHERE: Final = {"actor": "object", "context": "object", "org": "object"}
-
-
-def variables_of(contract: ContractDefinition) -> dict[str, str]:
-    """The paths that expressions about a document may read, with their types."""
-    fields = {f"entity.{field.name}": _TYPES.get(field.type, field.type) for field in contract.fields}
-    return {**_ANYWHERE, **fields}
 
 
 class Conditions:

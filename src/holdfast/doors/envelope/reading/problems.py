@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.doors.envelope.decision_tables.problems import TABLE_REMEDIES
 from holdfast.doors.yaml import problems as yaml
 from holdfast.doors.yaml.problems import Findings
 
 _CONTRACT_KEYS: Final = "`holdfast docs contracts` lists the keys with what each takes."
 _PATCH_KEYS: Final = "`holdfast docs patches` lists the keys with what each takes."
-_TABLE_KEYS: Final = "`holdfast docs rules` lists the keys with what each takes."
 _DURATION: Final = 'Write "90s", "15m", "72h", "1d12h", or ISO 8601 such as "P3D"; at most 100 years.'
 _EXPRESSION: Final = "`holdfast docs expressions` describes the language and its limits."
 
@@ -39,6 +39,8 @@ REMEDIES: Final[dict[str, str]] = {
     "CONTRACT_SLOT_REJECTED_WRONG": "Name another gate that leaves the same state.",
     "CONTRACT_STATE_STUCK": "Lead a verb or a gate out of it, amend it, or mark it with `ends`.",
     "CONTRACT_STATE_UNKNOWN": "Name a state of this contract.",
+    "CONTRACT_GATE_WITHOUT_REJECTION": "Add a second gate from the same state, or name one as `rejected` of the slot.",
+    "CONTRACT_STATE_ENDLESS": "Let a state that follows it end the instance: `ends`.",
     "CONTRACT_STATE_UNREACHABLE": "Lead a verb or a gate to it, or remove it.",
     "CONTRACT_TYPE_WRONG": _CONTRACT_KEYS,
     "CONTRACT_VALUE_INVALID": _CONTRACT_KEYS,
@@ -57,24 +59,9 @@ REMEDIES: Final[dict[str, str]] = {
     "PATCH_TOO_LARGE": "Move steps into flows of their own and start them with sub_flow nodes.",
     "PATCH_TYPE_WRONG": _PATCH_KEYS,
     "PATCH_VALUE_INVALID": _PATCH_KEYS,
-    "TABLE_BOUNDS_WRONG": "Numbers and money take least and most, texts take values.",
-    "TABLE_COLUMN_UNKNOWN": "Add a column for the field, or correct its name.",
-    "TABLE_CONDITION_WRONG": "Write a value of the column's type, a list of such, or bounds of a number.",
-    "TABLE_DUPLICATE": "Keep one of the two.",
-    "TABLE_GAP": "Add a row for it, a last row without conditions, or the bounds of the column.",
-    "TABLE_KEY_MISSING": _TABLE_KEYS,
-    "TABLE_KEY_UNKNOWN": _TABLE_KEYS,
-    "TABLE_OPTION_UNKNOWN": _TABLE_KEYS,
-    "TABLE_OUTCOME_MISSING": "Give each row the same names in `then`.",
-    "TABLE_OVERLAP": "Narrow one of the two, if the order of the rows is not what you mean.",
-    "TABLE_ROW_EMPTY": "Correct its conditions, or remove it.",
-    "TABLE_ROW_UNREACHED": "Move it up, narrow the rows before it, or remove it.",
-    "TABLE_TOO_INTRICATE": "Make two tables of it, or use fewer bounds.",
-    "TABLE_TYPE_WRONG": _TABLE_KEYS,
-    "TABLE_VALUE_INVALID": _TABLE_KEYS,
 }
 
 
 def findings_of(file: str) -> Findings:
     """Begin the list of problems of a file."""
-    return Findings(file, REMEDIES)
+    return Findings(file, TABLE_REMEDIES | REMEDIES)
