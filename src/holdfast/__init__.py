@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
     from holdfast.doors.envelope.builder.contract import Contract
     from holdfast.doors.envelope.builder.patch import Fill, Patch
+    from holdfast.doors.envelope.decision_tables.builder import DecisionTable
     from holdfast.doors.envelope.effective import compile_effective, compile_envelope
     from holdfast.doors.envelope.reading.load import load_contracts
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
@@ -90,6 +91,7 @@ __all__ = [
     "Context",
     "Contract",
     "DeadLetter",
+    "DecisionTable",
     "Delivery",
     "DeliveryPage",
     "Descriptor",
@@ -183,6 +185,7 @@ _HOMES = {
     "Context": "holdfast.runtime.worker.context",
     "Contract": "holdfast.doors.envelope.builder.contract",
     "DeadLetter": "holdfast.store.dead_letters",
+    "DecisionTable": "holdfast.doors.envelope.decision_tables.builder",
     "Delivery": "holdfast.store.deliveries",
     "DeliveryPage": "holdfast.runtime.engine.consuming",
     "Descriptor": "holdfast.runtime.people.descriptor",

@@ -8,7 +8,6 @@ from holdfast.doors.shapes import (
     EVENT,
     ID,
     VISIBLE,
-    Anything,
     Choice,
     Either,
     Expressions,
@@ -38,16 +37,17 @@ _PROSE: Final = r"^(?=[\s\S]*\S)[^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\
 _CLEAN: Final = "text without control characters"
 
 # Short: the ids of the graph are made of up to three names.
-_NAME: Final = Text("a name: a letter, then letters, digits, _ and -, at most 50", "^[A-Za-z][A-Za-z0-9_-]{0,49}$", 50)
+NAME: Final = Text("a name: a letter, then letters, digits, _ and -, at most 50", "^[A-Za-z][A-Za-z0-9_-]{0,49}$", 50)
+FIELD_NAME: Final = Text("a field's name: a letter, then letters, digits and _", _FIELD, 100)
 _TYPE: Final = Text("the type of a document: a letter, then letters, digits, _ and -", ID, 100)
 _TITLE: Final = Text("one line of visible text", VISIBLE)
-_ABOUT: Final = Field(Text(_CLEAN, _PROSE, 5000), "What people may read about it.")
+ABOUT: Final = Field(Text(_CLEAN, _PROSE, 5000), "What people may read about it.")
 _EXPRESSION: Final = Text("an expression without control characters", _PROSE, MAX_LENGTH)
 _CAPABILITY: Final = Text("the name of a capability", VISIBLE)
 _WINDOW: Final = Choice(WINDOWS)
-_VERSION: Final = Whole(1, 2**31 - 1)
-_NAMES: Final = Items(_NAME, distinct=True, most=500)
-_ONE_OR_MORE: Final = Either("a name or a list of names", (_NAME, Items(_NAME, least=1, distinct=True, most=500)))
+VERSION: Final = Whole(1, 2**31 - 1)
+_NAMES: Final = Items(NAME, distinct=True, most=500)
+_ONE_OR_MORE: Final = Either("a name or a list of names", (NAME, Items(NAME, least=1, distinct=True, most=500)))
 
 
 def _list(of: Shape, most: int, about: str, least: int = 0) -> Field:
@@ -59,62 +59,58 @@ def _list(of: Shape, most: int, about: str, least: int = 0) -> Field:
 _DATA_FIELD: Final = Fields(
     "field",
     {
-        "name": Field(
-            Text("a field's name: a letter, then letters, digits and _", _FIELD, 100),
-            "What expressions read as entity.<name>.",
-            required=True,
-        ),
+        "name": Field(FIELD_NAME, "What expressions read as entity.<name>.", required=True),
         "type": Field(Choice(FIELD_TYPES), "The type of its values; money is in whole minor units.", required=True),
         "material": Field(Flag(), "Does a change of it void approvals? Yes if left out."),
         "indexed": Field(Flag(), "May documents be searched by it? No if left out."),
-        "about": _ABOUT,
+        "about": ABOUT,
     },
 )
 _STATE: Final = Fields(
     "state",
     {
-        "name": Field(_NAME, "The state's name, unique in the contract.", required=True),
+        "name": Field(NAME, "The state's name, unique in the contract.", required=True),
         "window": Field(_WINDOW, "What edits it permits; editable if left out."),
         "initial": Field(Flag(), "Do documents begin here? Without any mark the first state is the initial one."),
         "ends": Field(Flag(), "Entering it ends the instance."),
-        "about": _ABOUT,
+        "about": ABOUT,
     },
 )
 _VERB: Final = Fields(
     "verb",
     {
-        "name": Field(_NAME, "What people call.", required=True),
+        "name": Field(NAME, "What people call.", required=True),
         "from": Field(_ONE_OR_MORE, "The state that is left, or several.", required=True),
-        "to": Field(_NAME, "The state that is entered.", required=True),
+        "to": Field(NAME, "The state that is entered.", required=True),
         "capability": Field(_CAPABILITY, "What the caller needs."),
         "when": Field(_EXPRESSION, "Permitted only if this holds."),
-        "about": _ABOUT,
+        "about": ABOUT,
     },
 )
 _GATE: Final = Fields(
     "gate",
     {
-        "name": Field(_NAME, "The gate's name.", required=True),
-        "from": Field(_NAME, "The state that is left.", required=True),
-        "to": Field(_NAME, "The state that is entered.", required=True),
+        "name": Field(NAME, "The gate's name.", required=True),
+        "from": Field(NAME, "The state that is left.", required=True),
+        "to": Field(NAME, "The state that is entered.", required=True),
         "approvals": Field(Whole(0, 100), "The least number of approvals it demands of every organisation."),
-        "about": _ABOUT,
+        "about": ABOUT,
     },
 )
 _ACTION: Final = Fields(
     "action",
     {
-        "name": Field(_NAME, "What people and nodes of a patch call.", required=True),
+        "name": Field(NAME, "What people and nodes of a patch call.", required=True),
         "sets": Field(_NAMES, "The fields it may change; all of them if left out."),
         "capability": Field(_CAPABILITY, "What the caller needs."),
         "run_as": Field(Choice(RUN_AS), "On whose behalf it runs; actor if left out."),
-        "about": _ABOUT,
+        "about": ABOUT,
     },
 )
 _POLICY: Final = Fields(
     "policy",
     {
-        "name": Field(_NAME, "The policy's name.", required=True),
+        "name": Field(NAME, "The policy's name.", required=True),
         "on": Field(_ONE_OR_MORE, "The verbs and actions it is for; all of them if left out."),
         "capability": Field(_CAPABILITY, "What the caller needs."),
         "when": Field(_EXPRESSION, "What must hold."),
@@ -123,10 +119,10 @@ _POLICY: Final = Fields(
 _SLOT: Final = Fields(
     "slot",
     {
-        "name": Field(_NAME, "The slot's name.", required=True),
-        "entry": Field(_NAME, "The state or the gate before it.", required=True),
-        "exit": Field(_NAME, "The gate, the verb or the state behind it.", required=True),
-        "rejected": Field(_NAME, "The gate behind the port `rejected`; the only other gate of the entry if left out."),
+        "name": Field(NAME, "The slot's name.", required=True),
+        "entry": Field(NAME, "The state or the gate before it.", required=True),
+        "exit": Field(NAME, "The gate, the verb or the state behind it.", required=True),
+        "rejected": Field(NAME, "The gate behind the port `rejected`; the only other gate of the entry if left out."),
         "window": Field(_WINDOW, "What edits it permits; what its state permits if left out."),
         "stable": Field(Flag(), "Does a material edit meanwhile amend the document? No if left out."),
     },
@@ -135,15 +131,15 @@ _AMENDMENT: Final = Fields(
     "amendment",
     {
         "states": Field(_NAMES, "Where the verb `amend` is offered."),
-        "drift": Field(_NAME, "The state to which a material edit in a stable slot leads."),
+        "drift": Field(NAME, "The state to which a material edit in a stable slot leads."),
     },
 )
 CONTRACT: Final = Fields(
     "contract",
     {
         "type": Field(_TYPE, "The type of the documents.", required=True),
-        "version": Field(_VERSION, "A published version never changes; 1 if left out."),
-        "about": _ABOUT,
+        "version": Field(VERSION, "A published version never changes; 1 if left out."),
+        "about": ABOUT,
         "fields": _list(_DATA_FIELD, 500, "The fields of the document."),
         "states": _list(_STATE, 200, "The states of the document.", least=1),
         "verbs": _list(_VERB, 1000, "The transitions that people call."),
@@ -167,10 +163,10 @@ _APPROVERS: Final = Fields(
     },
 )
 _COMMON: Final = {
-    "id": Field(_NAME, "The node's name in edges; unique in the slot.", required=True),
+    "id": Field(NAME, "The node's name in edges; unique in the slot.", required=True),
     "kind": Field(Choice(()), "What the node does.", required=True),
     "name": Field(_TITLE, "What people see."),
-    "about": _ABOUT,
+    "about": ABOUT,
     "window": Field(_WINDOW, "A stricter edit window while a token is here."),
 }
 _DEADLINE: Final = Field(Span(), "How long until the edge on `timeout` is taken.")
@@ -183,11 +179,11 @@ NODE_KINDS: Final[dict[str, Fields]] = {
         "join": {"mode": Field(Choice(("all", "any")), "How many branches it waits for.", required=True)},
         "script": {"sets": Field(Expressions(), "What becomes of the context: name → expression.", required=True)},
         "rule": {
-            "table": Field(_NAME, "The decision table.", required=True),
-            "table_version": Field(_VERSION, "Its version; the newest one of the time of compiling if left out."),
+            "table": Field(NAME, "The decision table.", required=True),
+            "table_version": Field(VERSION, "Its version; the newest one of the time of compiling if left out."),
         },
         "action": {
-            "action": Field(_NAME, "The action of the contract.", required=True),
+            "action": Field(NAME, "The action of the contract.", required=True),
             "payload": _PAYLOAD,
             "run_as": Field(Choice(RUN_AS), "On whose behalf it runs; what the contract says if left out."),
         },
@@ -215,7 +211,7 @@ NODE_KINDS: Final[dict[str, Fields]] = {
             "awaits": Field(Flag(), "Wait for the receipt? No if left out."),
         },
         "notification": {
-            "channel": Field(_NAME, "mail, log, or another kind of effect.", required=True),
+            "channel": Field(NAME, "mail, log, or another kind of effect.", required=True),
             "to": Field(_EXPRESSION, "An expression that gives the recipient."),
             "subject": Field(_TITLE, "The subject."),
             "text": Field(Text(_CLEAN, _PROSE, 5000), "The text."),
@@ -223,7 +219,7 @@ NODE_KINDS: Final[dict[str, Fields]] = {
         },
         "sub_flow": {
             "flow": Field(_TITLE, "The flow that is started.", required=True),
-            "flow_version": Field(_VERSION, "Its version; the newest one when it starts if left out."),
+            "flow_version": Field(VERSION, "Its version; the newest one when it starts if left out."),
             "payload": _PAYLOAD,
             "deadline": _DEADLINE,
         },
@@ -258,10 +254,10 @@ PATCH: Final = Fields(
     "patch",
     {
         "contract": Field(_TYPE, "The type of the documents.", required=True),
-        "envelope": Field(_VERSION, "The version of the contract it was written for.", required=True),
-        "version": Field(_VERSION, "Its number, which the engine gives when it is published."),
-        "about": _ABOUT,
-        "slots": Field(Named(_FILL, _NAME, 200), "The steps per slot."),
+        "envelope": Field(VERSION, "The version of the contract it was written for.", required=True),
+        "version": Field(VERSION, "Its number, which the engine gives when it is published."),
+        "about": ABOUT,
+        "slots": Field(Named(_FILL, NAME, 200), "The steps per slot."),
         "policies": _list(_POLICY, 200, "Further conditions on calls, beside those of the contract."),
     },
 )
@@ -276,5 +272,5 @@ OF_PATCHES: Final = {
     "patch": Field(PATCH, "One patch."),
     "patches": Field(Items(PATCH, least=1, most=100), "Several patches."),
 }
-OF_TABLES: Final = {"tables": Field(Items(Anything(), most=100), "Decision tables.")}
+OF_TABLES: Final = {"tables": Field(Items(Json(), least=1, most=100), "Decision tables.")}
 FILE: Final = Fields("file", {**OF_CONTRACTS, **OF_PATCHES, **OF_TABLES})

@@ -7,6 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
+from holdfast.doors.envelope.decision_tables.building import build_table
+from holdfast.doors.envelope.decision_tables.model import TableDefinition
+from holdfast.doors.envelope.decision_tables.problems import TABLE_REMEDIES
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.reading.building import ContractDraft, PatchDraft, build_contract, build_patch
 from holdfast.doors.envelope.reading.format import FILE
@@ -24,13 +27,13 @@ from holdfast.graph.diagnostics import Diagnostic
 
 
 class ContractFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of contracts and patches: the sound ones, and every problem of the file."""
+    """A file of contracts, patches and decision tables: the sound ones, and every problem of the file."""
 
     file: str
     contracts: tuple[ContractDefinition, ...] = ()
     patches: tuple[PatchDefinition, ...] = ()
     drafts: tuple[PatchDraft, ...] = ()  # of the patches, to locate what is wrong with them within a contract
-    tables: tuple[Tree, ...] = ()  # entries of `tables:`, unread
+    tables: tuple[TableDefinition, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -58,15 +61,17 @@ def load_contracts(text: str, *, name: str = "file.yaml") -> ContractFile:
     written = _entries(tree, findings)
     drafts = [draft for entry in written["contracts"] if (draft := _contract(entry, findings)) is not None]
     patches = [draft for entry in written["patches"] if (draft := _patch(entry, findings)) is not None]
+    tables = [table for entry in written["tables"] if (table := build_table(entry, findings)) is not None]
     if not is_read:
-        drafts, patches = [], []  # characters were left out: nothing is what its author wrote
+        drafts, patches, tables = [], [], []  # characters were left out: nothing is what its author wrote
     _report_repeated(drafts, findings)
+    _report_repeated_tables(written["tables"], tables, findings)
     return ContractFile(
         file=name,
         contracts=tuple(draft.contract for draft in drafts),
         patches=tuple(draft.patch for draft in patches),
         drafts=tuple(patches),
-        tables=tuple(written["tables"]),
+        tables=tuple(tables),
         problems=in_order(findings.problems),
     )
 
@@ -87,6 +92,18 @@ def require_patch(data: Any, known: Iterable[Diagnostic] = ()) -> PatchDefinitio
     _require_none("patch", _called(data, "contract"), (*known, *findings.diagnostics))
     assert draft is not None
     return draft.patch
+
+
+def require_table(data: Any, known: Iterable[Diagnostic] = ()) -> TableDefinition:
+    """Read a decision table from data, or raise a DefinitionError with all of its problems and those known already.
+
+    Warnings, such as rows that overlap, refuse nothing."""
+    findings = DataFindings("table", TABLE_REMEDIES)
+    table = build_table(tree_of(data, findings), findings)
+    errors = [found for found in findings.diagnostics if found.severity == "error"]
+    _require_none("table", _called(data, "name"), (*known, *(findings.diagnostics if errors else ())))
+    assert table is not None
+    return table
 
 
 def _entries(tree: Tree, findings: Findings) -> dict[str, list[Tree]]:
@@ -144,6 +161,15 @@ def _report_repeated(drafts: list[ContractDraft], findings: Findings) -> None:
             message = f"The contract {identity[0]!r} version {identity[1]} is there twice."
             findings.add("CONTRACT_DUPLICATE", message, draft.mark(("type",)))
         seen.add(identity)
+
+
+def _report_repeated_tables(entries: list[Tree], tables: list[TableDefinition], findings: Findings) -> None:
+    seen: set[tuple[str, int]] = set()
+    for table in tables:
+        if (table.name, table.version) in seen:
+            message = f"The table {table.name!r} version {table.version} is there twice."
+            findings.add("TABLE_DUPLICATE", message, entries[0].mark)
+        seen.add((table.name, table.version))
 
 
 def _called(data: Any, key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.doors.envelope.decision_tables.problems import TABLE_REMEDIES
 from holdfast.doors.yaml import problems as yaml
 from holdfast.doors.yaml.problems import Findings
 
@@ -63,4 +64,4 @@ REMEDIES: Final[dict[str, str]] = {
 
 def findings_of(file: str) -> Findings:
     """Begin the list of problems of a file."""
-    return Findings(file, REMEDIES)
+    return Findings(file, TABLE_REMEDIES | REMEDIES)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.doors.envelope.reading.format import CONTRACT, OF_CONTRACTS, OF_PATCHES, PATCH
+from holdfast.doors.envelope.decision_tables.format import TABLE
+from holdfast.doors.envelope.reading.format import CONTRACT, OF_CONTRACTS, OF_PATCHES, OF_TABLES, PATCH
 from holdfast.doors.json_schema import DIALECT, schema_of
 from holdfast.doors.shapes import Field, Fields, Items
 
@@ -18,6 +19,11 @@ def contract_schema() -> dict[str, Any]:
 def patch_schema() -> dict[str, Any]:
     """Build the JSON Schema of a file of patches."""
     return _file("patch", "The steps that an organisation adds to the slots of a contract.", PATCH, OF_PATCHES)
+
+
+def table_schema() -> dict[str, Any]:
+    """Build the JSON Schema of a file of decision tables."""
+    return _file("table", "What `rule` steps decide: rows of conditions with outcomes.", TABLE, OF_TABLES)
 
 
 def _file(noun: str, about: str, shape: Fields, keys: dict[str, Field]) -> dict[str, Any]:

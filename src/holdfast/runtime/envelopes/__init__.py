@@ -1,0 +1,1 @@
+"""Documents before they run: simulation of an effective graph."""
