@@ -20,9 +20,10 @@ help: ## Show this list
 
 install: $(DEV) ## Create .venv with everything development needs
 
-demo: $(RUN) ## Orders with a killed worker, vendors with a killed service, then an approval over HTTP by two people; SERVE=1 leaves the server running
+demo: $(RUN) ## Orders with a killed worker, vendors with a killed service, an invoice on its contract, an approval over HTTP; SERVE=1 leaves the server running
 	@$(BIN)/python examples/order.py $(ARGS)
 	@$(BIN)/python examples/machines_services.py
+	@$(BIN)/python examples/contracts_invoice.py
 	@$(BIN)/python examples/steps_approval.py $(if $(SERVE),--serve --port 8080)
 
 test: check ## Lint, types, layers, then all tests
