@@ -52,6 +52,15 @@ def test_a_file_without_a_patch_is_the_bare_envelope() -> None:
     assert run("contract.yaml", "contract.yaml") == (0, "invoice: contract.yaml → contract.yaml\nno difference\n")
 
 
+def test_decision_tables_of_the_files_are_known() -> None:
+    made = CliRunner().invoke(app, ["contracts", "new", "--template", "invoice_approval"]).output
+    Path("ours.yaml").write_text(made)
+    Path("theirs.yaml").write_text(made.replace("due: 3d", "due: 5d"))
+    code, output = run("ours.yaml", "theirs.yaml")
+    assert code == 0
+    assert "due in 3 days → 5 days" in output
+
+
 def test_as_json() -> None:
     code, output = run("next.yaml", "invoice.yaml", "--json")
     document = json.loads(output)

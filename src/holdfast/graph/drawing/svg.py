@@ -1,4 +1,4 @@
-"""Draw the graph of a document as SVG, to stand inside a page: slots as groups, the envelope locked, verbs dotted.
+"""Draw the graph of a document as SVG for a page: slots as groups, the envelope locked, verbs dotted.
 
 The drawing has classes and no colours, no script, no reference to anything, not even to a part of itself. Every text is
 escaped, with unseen characters written out.

@@ -12,7 +12,9 @@ from holdfast.cli.commands.validate import FAILED, read_files, tell
 from holdfast.cli.render.output import show_json, show_text
 from holdfast.cli.render.pages import write_page
 from holdfast.doors.envelope import ContractDefinition, ContractFile, PatchDefinition
+from holdfast.doors.envelope.decision_tables.building import pin_table
 from holdfast.doors.envelope.effective import compile_effective, compile_envelope
+from holdfast.doors.envelope.tables import Tables
 from holdfast.errors import DefinitionError
 from holdfast.graph.compiled import Compiled
 from holdfast.graph.difference.compare import difference
@@ -44,6 +46,7 @@ class _Written(msgspec.Struct, frozen=True):
     file: Path
     contract: ContractDefinition | None
     patch: PatchDefinition | None
+    tables: Tables
 
 
 def _read(path: Path) -> _Written:
@@ -55,7 +58,8 @@ def _read(path: Path) -> _Written:
     patches = [each for file in found.contracts for each in file.patches]
     if len(contracts) > 1 or len(patches) > 1 or not (contracts or patches):
         raise _unclear(path, found.contracts)
-    return _Written(path, next(iter(contracts), None), next(iter(patches), None))
+    tables = Tables(pin_table(table) for file in found.contracts for table in file.tables)
+    return _Written(path, next(iter(contracts), None), next(iter(patches), None), tables)
 
 
 def _compiled(first: _Written, second: _Written) -> tuple[Compiled, Compiled]:
@@ -66,11 +70,13 @@ def _compiled(first: _Written, second: _Written) -> tuple[Compiled, Compiled]:
             code="NOT_COMPARABLE",
             hint="A patch is compared within its contract: put it into one of the files.",
         )
-    return _graph(contracts[0], first.patch), _graph(contracts[1], second.patch)
+    return _graph(contracts[0], first), _graph(contracts[1], second)
 
 
-def _graph(contract: ContractDefinition, patch: PatchDefinition | None) -> Compiled:
-    return compile_envelope(contract) if patch is None else compile_effective(contract, patch)
+def _graph(contract: ContractDefinition, written: _Written) -> Compiled:
+    if written.patch is None:
+        return compile_envelope(contract)
+    return compile_effective(contract, written.patch, tables=written.tables)
 
 
 def _unclear(path: Path, found: tuple[ContractFile, ...]) -> DefinitionError:
