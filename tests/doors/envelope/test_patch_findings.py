@@ -21,6 +21,7 @@ from holdfast.doors.envelope.model import (
 )
 from holdfast.doors.envelope.patch_kinds import TAKES
 from holdfast.doors.envelope.patch_rules import MOST_EDGES, MOST_NODES, MOST_POLICIES
+from holdfast.doors.envelope.tables import PinnedTable, Tables
 from holdfast.errors import DefinitionError
 from holdfast.graph.kinds import KINDS
 
@@ -89,6 +90,7 @@ CASES: list[tuple[str, str, PatchDefinition]] = [
     ("PATCH_RUN_AS_LOOSER", "slots.review.nodes.it.run_as", one_step("action", action="mark", run_as="system")),
     ("PATCH_RUN_AS_LOOSER", "slots.review.nodes.it.run_as", one_step("action", run_as="service_account")),
     ("PATCH_TABLE_UNKNOWN", "slots.review.nodes.it.table", one_step("rule", table="prices")),
+    ("PATCH_TABLE_MISFIT", "slots.review.nodes.it.table", one_step("rule", table="foreign")),
     # expressions
     ("PATCH_EXPRESSION_INVALID", "slots.review.edges[2].when@0", with_edge("check>out", when="entity.totl > 5")),
     ("PATCH_EXPRESSION_INVALID", "slots.review.edges[2].when@13", with_edge("check>out", when="entity.total > 'much'")),
@@ -165,12 +167,14 @@ CASES: list[tuple[str, str, PatchDefinition]] = [
     ("GATE_UNDERAPPROVED", "slots.review", patch(OFTEN)),
 ]
 ONLY_WITH_APPROVALS = {"GATE_UNDERAPPROVED"}
+COLUMNS = [{"field": "total", "type": "money"}, {"field": "vendor", "type": "number"}]
+FOREIGN = Tables([PinnedTable(name="foreign", version=1, hash="0" * 64, table={"columns": COLUMNS})])
 
 
 def found_in(written: PatchDefinition, code: str) -> tuple[Finding, ...]:
     approve, reject = INVOICE.gates
     demanded = replace(approve, approvals=2 if code in ONLY_WITH_APPROVALS else 0)
-    return check_effective(replace(INVOICE, gates=(demanded, reject)), written)
+    return check_effective(replace(INVOICE, gates=(demanded, reject)), written, tables=FOREIGN)
 
 
 @pytest.mark.parametrize(("code", "place", "written"), CASES, ids=[f"{code}-{place}" for code, place, _ in CASES])

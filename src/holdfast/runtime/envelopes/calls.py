@@ -17,7 +17,7 @@ from holdfast.graph.model import Node
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a call may read."""
+    """The values that a call may read."""
 
     document: Mapping[str, Any]
     context: Mapping[str, Any]

@@ -19,7 +19,7 @@ from holdfast.runtime.envelopes.simulated import Interrupt, Outlook, Question, R
 
 
 class Recording:
-    """What happened so far, in the order in which it did."""
+    """The steps, questions and windows of a simulation so far, in their order."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -43,7 +43,7 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An approval that somebody was asked for."""
+    """An approval that was asked for."""
 
     node: str
     asked: datetime
@@ -57,7 +57,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """What could be done to the document from this moment on; None: nothing is under way."""
+    """The stance of the instance from a moment on; None: it is over."""
 
     since: datetime
     stance: Stance | None

@@ -39,7 +39,7 @@ def simulate(
     """Send a document with these fields through an effective graph.
 
     `outputs` has the answers of actions, effects and sub-flows by name of their node, `failing` the codes of those that
-    fail. What cannot be done is refused in the `answers`, and the script goes on.
+    fail. A refused input is among the `answers` with its code; the rest of the script follows.
     """
     run = _Run(effective, dict(document), Outside(dict(org or {}), dict(outputs or {}), dict(failing or {})), now)
     run.start()

@@ -39,7 +39,7 @@ _STATE: Final = state_id("")
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """What is not of the document: the settings of the organisation, and what calls answer."""
+    """The world outside the document: the settings of the organisation, and the answers of calls."""
 
     org: dict[str, Any]
     outputs: dict[str, dict[str, Any]]
@@ -47,7 +47,7 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 class World:
-    """One document and what is around it."""
+    """One document with its people, calls and timers."""
 
     def __init__(self, compiled: Compiled, document: dict[str, Any], outside: Outside, now: datetime | None) -> None:
         self.program = link(compiled)
@@ -106,7 +106,7 @@ class World:
                 self.tasks.pop(task.id, None)
 
     def settle(self, due: Dispatch | Effect | ChildFlow) -> None:
-        """Answer a call, an effect or a sub-flow; one that nobody waits for any more is left alone."""
+        """Answer a call, an effect or a sub-flow; leave one alone that no token waits for any more."""
         tokens = self.instance.state.tokens.values()
         if isinstance(due, Dispatch):
             if any(token.step == due.step for token in tokens):

@@ -41,6 +41,7 @@ class Fluent:
     """A value that verbs make longer, without a change of the one they are called on."""
 
     prefix: ClassVar[str]  # of the codes of its problems
+    remedies: ClassVar[dict[str, str]] = REMEDIES
     lists: ClassVar[dict[str, str]]  # verb → the list of the written form that it adds to
 
     def __init__(self) -> None:
@@ -52,12 +53,12 @@ class Fluent:
         for option in unknown:
             place = ".".join(part for part in (self.lists.get(verb, ""), name, option) if part)
             message = unknown_option(owner, option, known)
-            found = Diagnostic(code=code, message=message, place=place, hint=REMEDIES[code])
+            found = Diagnostic(code=code, message=message, place=place, hint=self.remedies[code])
             self.problems = (*self.problems, found)
 
     def complaining(self, code: str, message: str, place: str) -> Self:
         """Copy this value with one problem more."""
-        found = Diagnostic(code=code, message=message, place=place, hint=REMEDIES[code])
+        found = Diagnostic(code=code, message=message, place=place, hint=self.remedies[code])
         return self.longer(problems=(*self.problems, found))
 
     def longer(self, **changes: Any) -> Self:

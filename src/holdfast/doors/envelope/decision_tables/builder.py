@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from holdfast.doors.envelope.builder.fluent import Fluent, checked, entry, name_list
 from holdfast.doors.envelope.decision_tables.building import table_data
 from holdfast.doors.envelope.decision_tables.model import Amount, ColumnType, HitPolicy, TableDefinition
+from holdfast.doors.envelope.decision_tables.problems import TABLE_REMEDIES
 from holdfast.doors.envelope.reading.load import require_table
 from holdfast.doors.layout import INDENT, Chain, Group, shown, value_layout
 from holdfast.doors.yaml.writing import write_yaml
@@ -19,6 +20,7 @@ class DecisionTable(Fluent):
     Mistakes are gathered and raised together by `build`."""
 
     prefix: ClassVar[str] = "TABLE"
+    remedies: ClassVar[dict[str, str]] = TABLE_REMEDIES
     lists: ClassVar[dict[str, str]] = {"column": "columns", "row": "rows"}
 
     @checked
