@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
     from holdfast.doors.envelope.contract import Contract
+    from holdfast.doors.envelope.findings import Finding
     from holdfast.doors.envelope.load import load_contracts
     from holdfast.doors.envelope.patch import Fill, Patch
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.engine.consuming import DeliveryPage, Replay
     from holdfast.runtime.engine.sync import SyncEngine
+    from holdfast.runtime.envelopes.contracts import ContractDocument, PublishedContract
+    from holdfast.runtime.envelopes.drafts import Draft
+    from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
+    from holdfast.runtime.envelopes.rebase import Rebased
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
     from holdfast.runtime.hooks.middleware import Middleware
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.store.admin.repair import Stuck
     from holdfast.store.admin.upkeep import Upkeep
     from holdfast.store.consumers import ConsumerState, KnownConsumer
+    from holdfast.store.contracts import ContractEvent, ContractVersion, PatchVersion
     from holdfast.store.dead_letters import DeadLetter
     from holdfast.store.deliveries import Delivery
     from holdfast.store.effects import Effect
@@ -86,18 +92,24 @@ __all__ = [
     "ConsumerState",
     "Context",
     "Contract",
+    "ContractDocument",
+    "ContractEvent",
+    "ContractVersion",
     "DeadLetter",
     "Delivery",
     "DeliveryPage",
     "Descriptor",
     "DoNotRetry",
+    "Draft",
     "Effect",
     "EffectFailed",
     "EffectOptions",
     "EffectPage",
+    "EffectiveDocument",
     "Engine",
     "Event",
     "Fill",
+    "Finding",
     "Flow",
     "FlowContext",
     "FlowDocument",
@@ -126,9 +138,14 @@ __all__ = [
     "Options",
     "Page",
     "Patch",
+    "PatchDocument",
+    "PatchVersion",
     "Postpone",
     "Published",
+    "PublishedContract",
+    "PublishedPatch",
     "RateLimit",
+    "Rebased",
     "Rebuilt",
     "Reenqueued",
     "Replay",
@@ -203,6 +220,17 @@ _HOMES = {
     "Lifecycle": "holdfast.store.reads.lifecycle",
     "LifecycleEntry": "holdfast.store.reads.lifecycle",
     "LifecycleInstance": "holdfast.store.reads.lifecycle",
+    "ContractDocument": "holdfast.runtime.envelopes.contracts",
+    "PublishedContract": "holdfast.runtime.envelopes.contracts",
+    "Draft": "holdfast.runtime.envelopes.drafts",
+    "EffectiveDocument": "holdfast.runtime.envelopes.patches",
+    "PatchDocument": "holdfast.runtime.envelopes.patches",
+    "PublishedPatch": "holdfast.runtime.envelopes.patches",
+    "Rebased": "holdfast.runtime.envelopes.rebase",
+    "ContractEvent": "holdfast.store.contracts",
+    "ContractVersion": "holdfast.store.contracts",
+    "PatchVersion": "holdfast.store.contracts",
+    "Finding": "holdfast.doors.envelope.findings",
     "Machine": "holdfast.runtime.machines.machine",
     "MachineDescription": "holdfast.runtime.machines.description",
     "MachineInstance": "holdfast.store.machines",

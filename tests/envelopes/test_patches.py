@@ -194,7 +194,7 @@ async def test_everything_is_written_down(office: Engine) -> None:
         ("draft_dropped", "eve", "later", None, None),
     ]
     page = await office.contract_events("invoice", limit=3)
-    assert page + await office.contract_events("invoice", after=page[-1].id) == events
+    assert page + await office.contract_events("invoice", before=page[-1].id) == events
 
 
 # --- another version of the contract ------------------------------------------------------------------------------------

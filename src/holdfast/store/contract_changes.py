@@ -76,7 +76,6 @@ class NewEffective(NamedTuple):
 class NewEvent(NamedTuple):
     """What was done, in the order of the statement."""
 
-    id: bytes
     org: str
     type: str
     action: Action

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 import msgspec
 
@@ -13,7 +12,8 @@ from holdfast.store.pg.session import Session, rows
 from holdfast.store.pg.statements import SQL, Query
 from holdfast.store.pg.wire import read_int
 
-NEWEST: Final = 2**31 - 1  # before the first page
+NEWEST: Final = 2**31 - 1  # before the first page of versions
+LAST: Final = 2**63 - 1  # before the first page of events
 _WORKER: Final = SQL.use_worker.one()
 
 
@@ -78,7 +78,7 @@ class StoredDraft(NamedTuple):
 class ContractEvent(msgspec.Struct, frozen=True):
     """What somebody did with the contract or the patch of a type, and why."""
 
-    id: str
+    id: int  # rises with every line
     type: str
     action: str
     version: int | None  # of the contract or the patch
@@ -161,13 +161,11 @@ async def read_draft(session: Session, org: str, type: str) -> StoredDraft | Non
     )
 
 
-async def page_contract_events(
-    session: Session, org: str, type: str, after: bytes | None, limit: int
-) -> list[ContractEvent]:
-    found = await _read(session, org, SQL.page_contract_events.one(org, type, after, limit))
+async def page_contract_events(session: Session, org: str, type: str, before: int, limit: int) -> list[ContractEvent]:
+    found = await _read(session, org, SQL.page_contract_events.one(org, type, before, limit))
     return [
         ContractEvent(
-            id=str(UUID(bytes=id)),
+            id=read_int(id),
             type=named.decode(),
             action=action.decode(),
             version=_number(version),

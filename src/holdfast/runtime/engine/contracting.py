@@ -17,8 +17,9 @@ from holdfast.runtime.envelopes.contracts import ContractDocument, PublishedCont
 from holdfast.runtime.envelopes.drafts import Draft
 from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
 from holdfast.runtime.envelopes.rebase import Rebased
-from holdfast.runtime.validation import check_flag, check_text, check_version, take_id
+from holdfast.runtime.validation import check_flag, check_text, check_version
 from holdfast.store.contracts import (
+    LAST,
     NEWEST,
     ContractEvent,
     ContractVersion,
@@ -174,11 +175,15 @@ class Contracting(Reading):
             return await rebase.rebase_all(self._opened(), type, to_version, by, reason, dry_run=dry_run)
         return await rebase.rebase(self._opened(), self.org, type, to_version, by, reason, dry_run=dry_run)
 
-    async def contract_events(self, type: str, *, after: str | None = None, limit: int = 50) -> list[ContractEvent]:
-        """A page of what was done with contract, draft and patch of a type, by whom and why; the last first."""
+    async def contract_events(self, type: str, *, before: int | None = None, limit: int = 50) -> list[ContractEvent]:
+        """A page of what was done with contract, draft and patch of a type, by whom and why; the last first.
+
+        `before` is the id of the last one of the page before.
+        """
         check_text(type, "type of documents")
-        place = None if after is None else take_id(after)
-        return await page_contract_events(self._opened(), self.org, type, place, check_page(limit, "events"))
+        check_version(before, "id of the event", most=LAST)
+        limit = check_page(limit, "events")
+        return await page_contract_events(self._opened(), self.org, type, before or LAST, limit)
 
 
 def _check_act(by: str, reason: str | None) -> None:

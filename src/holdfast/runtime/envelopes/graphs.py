@@ -44,4 +44,4 @@ def event_of(
     version: int | None = None,
     origin: int | None = None,
 ) -> NewEvent:
-    return NewEvent(new_id(org, None, None), org, type, action, version, origin, by, reason)
+    return NewEvent(org, type, action, version, origin, by, reason)

@@ -14,7 +14,7 @@ create table holdfast.contract_drafts (
 );
 
 create table holdfast.contract_events (
-    id uuid primary key,
+    id bigint primary key generated always as identity,
     org_id text not null check (octet_length(org_id) between 1 and 200),
     entity_type text not null check (octet_length(entity_type) between 1 and 200),
     action text not null check (action in (
@@ -26,7 +26,7 @@ create table holdfast.contract_events (
     reason text check (octet_length(reason) between 1 and 2000),
     created_at timestamptz not null
 );
-create index contract_events_by_type on holdfast.contract_events (org_id, entity_type, created_at, id);
+create index contract_events_by_type on holdfast.contract_events (org_id, entity_type, id);
 
 create trigger contract_events_unchanged
 after update on holdfast.contract_events for each row
