@@ -27,21 +27,25 @@ async def test_a_contract_comes_back_as_it_was_with_its_envelope(engine: Engine)
     done = await engine.publish_contract(invoice(), by="ann", reason="first")
     found = await engine.contract("invoice")
     assert (done.type, done.version, done.new, done.default) == ("invoice", 1, True, 1)
-    assert found.contract == invoice() and found.hash == done.hash
-    assert found.envelope.kind == "envelope" and found.envelope.name == "document:invoice"
+    assert found.contract == invoice()
+    assert found.hash == done.hash
+    assert found.envelope.kind == "envelope"
+    assert found.envelope.name == "document:invoice"
     assert {node.id for node in found.envelope.nodes} >= {"sys:start", "sys:gate:approve", "sys:end"}
 
 
 async def test_documents_without_a_patch_run_by_the_bare_envelope(engine: Engine) -> None:
     await engine.publish_contract(invoice(), by="ann")
     found = await engine.effective("invoice")
-    assert found.is_default and found.envelope == 1
+    assert found.is_default
+    assert found.envelope == 1
     assert found.graph == compile_effective(invoice(), version=found.version)
 
 
 async def test_a_contract_that_demands_approvals_has_no_graph_of_its_own(engine: Engine) -> None:
     done = await engine.publish_contract(invoice(approvals=1), by="ann")
-    assert done.default is None and "approve" in (done.note or "")
+    assert done.default is None
+    assert "approve" in (done.note or "")
     assert (await refusal(engine.effective("invoice"))).code == "EFFECTIVE_UNKNOWN"
 
 
@@ -49,14 +53,17 @@ async def test_the_same_content_again_changes_nothing(engine: Engine) -> None:
     first = await engine.publish_contract(invoice(), by="ann")
     shuffled = replace(invoice(), gates=tuple(reversed(invoice().gates)))
     again = await engine.publish_contract(shuffled, by="ben")
-    assert first.new and not again.new and again.hash == first.hash
+    assert first.new
+    assert not again.new
+    assert again.hash == first.hash
     assert [event.by for event in await engine.contract_events("invoice")] == ["ann"]
 
 
 async def test_the_same_version_with_other_content_is_taken(engine: Engine) -> None:
     await engine.publish_contract(invoice(), by="ann")
     refused = await refusal(engine.publish_contract(without_review(1), by="ann"))
-    assert isinstance(refused, Conflict) and refused.code == "VERSION_TAKEN"
+    assert isinstance(refused, Conflict)
+    assert refused.code == "VERSION_TAKEN"
     assert (await engine.contract("invoice")).contract == invoice()
 
 
@@ -70,7 +77,8 @@ async def test_a_lower_version_is_refused_unless_it_was_there(engine: Engine) ->
 async def test_nothing_is_stored_of_a_contract_that_is_wrong(engine: Engine) -> None:
     wrong = ContractDefinition(type="invoice", states=invoice().states[:1])
     refused = await refusal(engine.publish_contract(wrong, by="ann"))
-    assert isinstance(refused, DefinitionError) and refused.diagnostics
+    assert isinstance(refused, DefinitionError)
+    assert refused.diagnostics
     assert (await refusal(engine.contract("invoice"))).code == "CONTRACT_UNKNOWN"
 
 
@@ -115,7 +123,8 @@ async def test_a_patch_stays_in_force_when_a_contract_of_ones_own_is_published(e
     await engine.save_patch_draft(approved_by("finance"), by="ann")
     patch = await engine.publish_patch("invoice", by="ann")
     done = await engine.publish_contract(invoice(2), by="ann")
-    assert done.default is None and "rebase" in (done.note or "")
+    assert done.default is None
+    assert "rebase" in (done.note or "")
     assert (await engine.effective("invoice")).version == patch.version
     await engine.archive_patch("invoice", patch.version, by="ann")
     assert (await engine.publish_contract(invoice(2), by="ann")).default is not None
@@ -134,7 +143,8 @@ async def test_an_unknown_version_is_told_from_an_unknown_contract(engine: Engin
 async def test_no_start_takes_the_graph_of_documents(engine: Engine) -> None:
     await engine.publish_contract(invoice(), by="ann")
     refused = await refusal(engine.start("document:invoice"))
-    assert isinstance(refused, Refused) and refused.code == "DOCUMENT_NEEDED"
+    assert isinstance(refused, Refused)
+    assert refused.code == "DOCUMENT_NEEDED"
     assert (await refusal(engine.start_many("document:invoice", [{}]))).code == "DOCUMENT_NEEDED"
     assert (await refusal(engine.start("document:invoice", version=1))).code == "DOCUMENT_NEEDED"
 

@@ -49,8 +49,10 @@ async def test_a_draft_may_be_wrong_and_is_not_published(office: Engine) -> None
     assert {finding.code for finding in found} >= {"SLOT_UNKNOWN", "PATCH_EXPRESSION_INVALID"}
     assert all(finding.place.startswith("slots.") and finding.hint for finding in found)
     refused = await refusal(office.publish_patch("invoice", by="ann"))
-    assert isinstance(refused, DefinitionError) and set(refused.diagnostics) == set(found)
-    assert await office.patches("invoice") == [] and (await office.effective("invoice")).is_default
+    assert isinstance(refused, DefinitionError)
+    assert set(refused.diagnostics) == set(found)
+    assert await office.patches("invoice") == []
+    assert (await office.effective("invoice")).is_default
     assert (await office.patch_draft("invoice")).patch == broken()
 
 
@@ -64,7 +66,8 @@ async def test_who_has_not_seen_the_newest_draft_does_not_write_over_it(office: 
         office.publish_patch("invoice", by="ann", etag=first.etag),
     ):
         refused = await refusal(attempt)
-        assert isinstance(refused, Conflict) and refused.code == "DRAFT_CHANGED"
+        assert isinstance(refused, Conflict)
+        assert refused.code == "DRAFT_CHANGED"
     assert await office.patch_draft("invoice") == second
 
 
@@ -104,8 +107,10 @@ async def test_a_published_patch_is_in_force_and_its_draft_is_gone(office: Engin
     done = await office.publish_patch("invoice", by="ben", reason="audit")
     graph = await office.effective("invoice")
     patch = replace(approved_by("finance"), version=done.version)
-    assert not graph.is_default and (graph.version, graph.envelope) == (done.version, 1)
-    assert graph.graph == compile_effective(invoice(), patch) and graph.hash == done.graph_hash
+    assert not graph.is_default
+    assert (graph.version, graph.envelope) == (done.version, 1)
+    assert graph.graph == compile_effective(invoice(), patch)
+    assert graph.hash == done.graph_hash
     assert (await office.patch("invoice")).patch == patch
     assert (await refusal(office.patch_draft("invoice"))).code == "DRAFT_UNKNOWN"
     assert (await refusal(office.publish_patch("invoice", by="ann"))).code == "DRAFT_GONE"
@@ -124,7 +129,8 @@ async def test_two_publish_at_once_without_having_seen_it(office: Engine) -> Non
     attempts = [office.publish_patch("invoice", by=f"p{n}") for n in range(5)]
     done = await asyncio.gather(*attempts, return_exceptions=True)
     codes = {one.code for one in done if isinstance(one, Conflict)}
-    assert codes <= {"DRAFT_CHANGED", "DRAFT_GONE"} and sum(isinstance(one, Conflict) for one in done) == 4
+    assert codes <= {"DRAFT_CHANGED", "DRAFT_GONE"}
+    assert sum(isinstance(one, Conflict) for one in done) == 4
     assert len(await office.patches("invoice")) == 1
 
 
@@ -141,7 +147,8 @@ async def test_an_old_version_is_restored_as_a_new_one(office: Engine) -> None:
     done = await office.restore_patch("invoice", first, by="ben", reason="too slow")
     assert done.version > second
     newest = await office.patch("invoice")
-    assert newest.version == done.version and newest.patch.slots == approved_by("finance").slots
+    assert newest.version == done.version
+    assert newest.patch.slots == approved_by("finance").slots
     assert newest.hash == (await office.patch("invoice", first)).hash
 
 
@@ -172,8 +179,10 @@ async def test_organisations_have_patches_of_their_own(office: Engine) -> None:
     for attempt in (globex.patch_draft("order"), globex.patch("order")):
         assert isinstance(await refusal(attempt), NotFound)
     done = await acme.publish_patch("order", by="ann")
-    assert done.version == 1 and await globex.patches("order") == []
-    assert (await globex.effective("order")).is_default and not (await acme.effective("order")).is_default
+    assert done.version == 1
+    assert await globex.patches("order") == []
+    assert (await globex.effective("order")).is_default
+    assert not (await acme.effective("order")).is_default
 
 
 async def test_everything_is_written_down(office: Engine) -> None:
@@ -197,7 +206,7 @@ async def test_everything_is_written_down(office: Engine) -> None:
     assert page + await office.contract_events("invoice", before=page[-1].id) == events
 
 
-# --- another version of the contract ------------------------------------------------------------------------------------
+# --- another version of the contract ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -226,7 +235,8 @@ async def test_patches_that_fit_are_published_each_on_its_own(three: Engine) -> 
     told = await three.rebase("invoice", by="vendor", reason="new law", all_orgs=True)
     assert [(one.org, one.status, one.version, one.published) for one in told] == [("acme", "published", 1, 2)]
     acme = three.for_org("acme")
-    assert (await acme.patch("invoice")).envelope == 2 and (await acme.effective("invoice")).envelope == 2
+    assert (await acme.patch("invoice")).envelope == 2
+    assert (await acme.effective("invoice")).envelope == 2
     [event, *_] = await acme.contract_events("invoice")
     assert (event.action, event.by, event.reason, event.origin) == ("patch_rebased", "vendor", "new law", 1)
     again = await acme.rebase("invoice", by="ann")
@@ -240,7 +250,8 @@ async def test_one_that_does_not_fit_stops_no_other(three: Engine) -> None:
     await acme.publish_patch("invoice", by="ann")
     await three.for_org("_system").publish_contract(invoice(2, approvals=1), by="vendor")
     told = {one.org: one for one in await three.rebase("invoice", by="vendor", all_orgs=True)}
-    assert told["acme"].status == "misfit" and told["globex"].status == "published"
+    assert told["acme"].status == "misfit"
+    assert told["globex"].status == "published"
     assert {found.code for found in told["acme"].findings} == {"GATE_UNDERAPPROVED"}
     assert (await acme.effective("invoice")).envelope == 1
 

@@ -1,4 +1,4 @@
-"""WF-07, as far as the database: nothing but an unaltered effective graph is ever linked, and no start takes any of it."""
+"""WF-07, as far as the database: only an unaltered effective graph is linked, and no start takes any."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import ATTACKERS, Db
 from document_office import invoice
 
+from conftest import ATTACKERS, Db
 from holdfast import Engine
 from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.runtime.catalog import Catalog
@@ -17,9 +17,10 @@ pytestmark = pytest.mark.anyio
 
 START = "select holdfast.start('document:invoice', org => 'default')"
 INSTANCE = (
-    "insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, status, version, state, data,"
-    " input, created_at, updated_at) select i.id, get_byte(uuid_send(i.id), 15), 'default', d.id, d.name, d.version,"
-    " 'pending', 0, '{}', '{}', '{}', now(), now() from holdfast.definitions d, (select gen_random_uuid() as id) i"
+    "insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, status, version, state,"
+    " data, input, created_at, updated_at) select i.id, get_byte(uuid_send(i.id), 15), 'default', d.id, d.name,"
+    " d.version, 'pending', 0, '{}', '{}', '{}', now(), now() from holdfast.definitions d,"
+    " (select gen_random_uuid() as id) i"
     " where d.kind = %s and d.org_id = 'default' order by d.version limit 1 returning id"
 )
 
@@ -47,9 +48,10 @@ async def test_an_envelope_or_a_patch_is_no_flow_for_sql(engine: Engine, logins:
     """Rows of the same name, one of them forged as if it could run, and none of them is found."""
     await engine.publish_contract(invoice(approvals=1), by="ann")
     logins["owner"].execute(
-        "insert into holdfast.definitions (id, org_id, kind, name, version, entity_type, status, patches, base_ref, source,"
-        " compiled, hash, compiler_version, created_at, published_at) values (gen_random_uuid(), 'default', 'org_patch',"
-        " 'document:invoice', 9, 'invoice', 'published', '{}', '{}', '{}', '{\"kind\": \"saga\"}', 'x', '1', now(), now())"
+        "insert into holdfast.definitions (id, org_id, kind, name, version, entity_type, status, patches, base_ref,"
+        " source, compiled, hash, compiler_version, created_at, published_at) values (gen_random_uuid(), 'default',"
+        " 'org_patch', 'document:invoice', 9, 'invoice', 'published', '{}', '{}', '{}', '{\"kind\": \"saga\"}', 'x',"
+        " '1', now(), now())"
     )
     assert sqlstate(logins["owner"], START) == "HF404"
     with pytest.raises(HoldfastError) as caught:

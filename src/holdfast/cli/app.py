@@ -11,6 +11,7 @@ import typer
 
 from holdfast.cli.commands.advance import advance
 from holdfast.cli.commands.bench import bench
+from holdfast.cli.commands.contracts import contracts
 from holdfast.cli.commands.control import abort, cancel, pause, resume
 from holdfast.cli.commands.db import db
 from holdfast.cli.commands.dead_letters import dead_letters, requeue
@@ -62,7 +63,7 @@ PANELS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
     "Look after": (doctor, notices, workers, maintain, bench, docs),
 }
 GROUPS: Final = {
-    "Define": {"machines": machines},
+    "Define": {"contracts": contracts, "machines": machines},
     "Instances": {"tasks": tasks, "activities": activities, "consumers": consumers, "acks": acks},
     "Repair": {"dlq": dead_letters, "effects": effects, "stuck": stuck},
     "Look after": {"db": db, "keys": keys},

@@ -1,0 +1,61 @@
+"""`holdfast contracts`, here and on a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast import Contract, Fill, Patch
+from holdfast.cli.app import app
+from holdfast.doors.envelope.printing import contract_yaml, patch_yaml
+
+BY = ("--by", "ann")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for version in (1, 2):
+        states = Contract("invoice", version).state("draft").state("sent").state("paid", ends=True)
+        gates = states.verb("send", "draft", "sent").gate("pay", "sent", "paid").gate("back", "sent", "draft")
+        found[f"contract{version}"] = contract_yaml(gates.slot("review", "sent", "pay").build())
+    steps = Fill().approval("check", role="finance").edge("in", "check").edge("check", "out", on="approved")
+    found["patch"] = patch_yaml(Patch("invoice", envelope=1).slot("review", steps).build())
+    found["wrong"] = patch_yaml(Patch("invoice", envelope=1).slot("nowhere", steps).build())
+    for name, text in found.items():
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return {name: str(tmp_path / f"{name}.yaml") for name in found}
+
+
+def ran(*words: str, expected: int = 0) -> str:
+    done = CliRunner().invoke(app, ["contracts", *words])
+    assert done.exit_code == expected, (words, done.output, done.exception)
+    return done.output
+
+
+def test_from_a_contract_to_a_rebased_patch(
+    files: dict[str, str], holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
+    assert "invoice version 1: new" in ran("publish", files["contract1"], *BY)
+    assert "invoice version 1: unchanged" in ran("publish", files["contract1"], *BY)
+    assert "sys:gate:pay" in ran("draw", "invoice", "--bare")
+    assert "SLOT_UNKNOWN" in ran("check", files["wrong"], expected=2)
+    saved = json.loads(ran("draft", files["patch"], *BY, "--reason", "audit", "--json"))
+    assert ran("check", "invoice") == ""
+    done = json.loads(ran("publish", "invoice", *BY, "--etag", saved["etag"], "--json"))
+    assert "usr:review:check" in ran("draw", "invoice")
+    again = json.loads(ran("restore", "invoice", str(done["version"]), *BY, "--json"))
+    assert "archived" in ran("archive", "invoice", str(again["version"]), *BY)
+    ran("publish", files["contract2"], *BY)
+    [told] = json.loads(ran("rebase", "invoice", "--dry-run", "--all-tenants", *BY, "--json"))
+    assert told["status"] == "fits"
+    assert "published" in ran("rebase", "invoice", *BY)
+    shown = ran("show", "invoice")
+    assert "patch_rebased" in shown
+    assert [one["version"] for one in json.loads(ran("list", "--json"))] == [2]
+    ran("draft", files["patch"], *BY)
+    assert "dropped" in ran("draft", "invoice", "--drop", *BY)
