@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli_served import serving
 from typer.testing import CliRunner
 
 from holdfast import Contract, Fill, Patch
@@ -13,6 +15,12 @@ from holdfast.cli.app import app
 from holdfast.doors.envelope.printing import contract_yaml, patch_yaml
 
 BY = ("--by", "ann")
+
+
+@pytest.fixture
+def url(holdfast_dsn: str) -> Iterator[str]:
+    with serving(holdfast_dsn) as url:
+        yield url
 
 
 @pytest.fixture
@@ -32,7 +40,9 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 def ran(*words: str, expected: int = 0) -> str:
     done = CliRunner().invoke(app, ["contracts", *words])
-    assert done.exit_code == expected, (words, done.output, done.exception)
+    # What is raised is turned into an exit code outside of the app.
+    code = getattr(done.exception, "exit_code", done.exit_code)
+    assert code == expected, (words, done.output, done.exception)
     return done.output
 
 
@@ -59,3 +69,28 @@ def test_from_a_contract_to_a_rebased_patch(
     assert [one["version"] for one in json.loads(ran("list", "--json"))] == [2]
     ran("draft", files["patch"], *BY)
     assert "dropped" in ran("draft", "invoice", "--drop", *BY)
+
+
+def test_a_server_tells_and_does_the_same(
+    files: dict[str, str], holdfast_dsn: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = ("--url", url)
+    monkeypatch.setenv("HOLDFAST_DSN", "postgresql://nobody@127.0.0.1:1/none")
+    assert "invoice version 1: new" in ran("publish", files["contract1"], *BY, *there)
+    saved = json.loads(ran("draft", files["patch"], *BY, *there, "--json"))
+    assert json.loads(ran("draft", "invoice", *there, "--json")) == saved
+    ran("draft", files["patch"], *BY, *there, "--etag", "another", expected=5)
+    assert "SLOT_UNKNOWN" in ran("check", files["wrong"], *there, expected=2)
+    first = json.loads(ran("publish", "invoice", *BY, *there, "--etag", saved["etag"], "--json"))["version"]
+    second = json.loads(ran("restore", "invoice", str(first), *BY, *there, "--json"))["version"]
+    ran("archive", "invoice", str(second), *BY, *there)
+    ran("publish", files["contract2"], *BY, *there)
+    ran("rebase", "invoice", *BY, *there, "--all-tenants", expected=6)
+    assert "published" in ran("rebase", "invoice", *BY, *there)
+    ran("draft", files["patch"], *BY, *there)
+    assert "dropped" in ran("draft", "invoice", "--drop", *BY, *there)
+    looks = (("list",), ("list", "--json"), ("show", "invoice"), ("show", "invoice", "--json"))
+    drawings = (("draw", "invoice"), ("draw", "invoice", "--bare"), ("draw", "invoice", "--version", str(first)))
+    told = [ran(*words, *there) for words in (*looks, *drawings)]
+    monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
+    assert [ran(*words) for words in (*looks, *drawings)] == told

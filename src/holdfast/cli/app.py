@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli.commands.advance import advance
 from holdfast.cli.commands.bench import bench
-from holdfast.cli.commands.contracts import contracts
+from holdfast.cli.commands.contracts.contracts import contracts
 from holdfast.cli.commands.control import abort, cancel, pause, resume
 from holdfast.cli.commands.db import db
 from holdfast.cli.commands.dead_letters import dead_letters, requeue

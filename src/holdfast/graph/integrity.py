@@ -61,7 +61,7 @@ def find_breaches(compiled: Compiled) -> Breaches:
     if unknown:
         yield f"Its envelope has no slot {unknown[0]!r}."
         return
-    compiled = _in_order(compiled)
+    compiled = in_order(compiled)
     parts = parts_of(compiled.nodes.values(), compiled.edges.values(), compiled.regions.values())
     envelope = unweave(parts, config.envelope, config.filled)
     topology = read_topology(_graph(compiled))
@@ -88,7 +88,7 @@ def prove(compiled: Compiled, config: EffectiveConfig) -> Integrity:
     return Integrity(required=nodes, present=present, valid=present == nodes)
 
 
-def _in_order(compiled: Compiled) -> Compiled:
+def in_order(compiled: Compiled) -> Compiled:
     """Put nodes, edges and regions into the order of their ids: a database keeps the keys of JSON in another one."""
     return msgspec.structs.replace(
         compiled,

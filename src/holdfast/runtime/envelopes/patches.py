@@ -16,6 +16,7 @@ from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.written import patch_data
 from holdfast.errors import Conflict, NotFound
 from holdfast.graph.compiled import COMPILER_VERSION, Compiled
+from holdfast.graph.integrity import in_order
 from holdfast.graph.loading import load_compiled
 from holdfast.payloads import canonical
 from holdfast.runtime.commit.starter import new_id
@@ -149,7 +150,7 @@ async def effective(session: Session, org: str, type: str, version: int | None) 
         is_default=found.is_default,
         envelope=found.base["envelope"],
         hash=found.hash,
-        graph=graph,
+        graph=in_order(graph),
     )
 
 
