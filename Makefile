@@ -54,6 +54,7 @@ properties: $(DEV) ## The long profile: property tests by the hundred thousand, 
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/runtime/test_model.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/server/test_schemathesis.py tests/server/test_hostile_input.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/sagas/test_random_sagas.py tests/runtime/test_two_processes.py
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/machines/test_random_offices.py tests/machines/test_claim_plans.py
 	HOLDFAST_FAST_PATHS=0 $(BIN)/python -m pytest -n $(JOBS) tests/sagas tests/runtime/test_model.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/store/test_plans.py tests/store/test_priorities.py tests/store/test_task_rows.py
 

@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 DEMO = EXAMPLES / "order.py"
 TESTED_WITH_THEIR_SUBJECT = {"approval.py", "webhook.py"}
 LAST_LINES = {
+    "contracts_invoice.py": "invoice: three ways, nothing stored, and nobody was passed over.",
     "machines_change.py": "One was approved after a reminder, one lapsed: no cron job was involved.",
     "machines_document.py": "The same as a page of HTML: holdfast lifecycle ID --html document.html",
     "machines_loan.py": "Two loans were paid, each once.",

@@ -8,15 +8,19 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.consumer.answers import Postpone, Trigger, Verdict
-    from holdfast.doors.envelope.contract import Contract
+    from holdfast.doors.envelope.builder.contract import Contract
+    from holdfast.doors.envelope.builder.patch import Fill, Patch
+    from holdfast.doors.envelope.decision_tables.builder import DecisionTable
+    from holdfast.doors.envelope.effective import compile_effective, compile_envelope
     from holdfast.doors.envelope.findings import Finding
-    from holdfast.doors.envelope.load import load_contracts
-    from holdfast.doors.envelope.patch import Fill, Patch
+    from holdfast.doors.envelope.reading.load import load_contracts
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
     from holdfast.doors.saga.flow import Flow
     from holdfast.doors.saga.values import Retry, Undo
     from holdfast.doors.steps.load import load_steps
+    from holdfast.graph.difference.compare import difference
+    from holdfast.graph.difference.model import Difference
     from holdfast.graph.model import Graph
     from holdfast.runtime.commit.options import Options
     from holdfast.runtime.consumers.events import ConsumerEvent
@@ -96,9 +100,11 @@ __all__ = [
     "ContractEvent",
     "ContractVersion",
     "DeadLetter",
+    "DecisionTable",
     "Delivery",
     "DeliveryPage",
     "Descriptor",
+    "Difference",
     "DoNotRetry",
     "Draft",
     "Effect",
@@ -172,6 +178,9 @@ __all__ = [
     "WorkerProcess",
     "__version__",
     "code_of",
+    "compile_effective",
+    "compile_envelope",
+    "difference",
     "embedded",
     "load_contracts",
     "load_steps",
@@ -191,11 +200,13 @@ _HOMES = {
     "ConsumerOptions": "holdfast.runtime.consumers.options",
     "ConsumerState": "holdfast.store.consumers",
     "Context": "holdfast.runtime.worker.context",
-    "Contract": "holdfast.doors.envelope.contract",
+    "Contract": "holdfast.doors.envelope.builder.contract",
     "DeadLetter": "holdfast.store.dead_letters",
+    "DecisionTable": "holdfast.doors.envelope.decision_tables.builder",
     "Delivery": "holdfast.store.deliveries",
     "DeliveryPage": "holdfast.runtime.engine.consuming",
     "Descriptor": "holdfast.runtime.people.descriptor",
+    "Difference": "holdfast.graph.difference.model",
     "DoNotRetry": "holdfast.runtime.worker.handlers",
     "Effect": "holdfast.store.effects",
     "EffectFailed": "holdfast.runtime.effects.delivery",
@@ -203,7 +214,7 @@ _HOMES = {
     "EffectPage": "holdfast.runtime.effects.outbox",
     "Engine": "holdfast.runtime.engine",
     "Event": "holdfast.store.reads.instances",
-    "Fill": "holdfast.doors.envelope.patch",
+    "Fill": "holdfast.doors.envelope.builder.patch",
     "Flow": "holdfast.doors.saga.flow",
     "FlowContext": "holdfast.runtime.hooks.notices",
     "FlowDocument": "holdfast.store.reads.flows",
@@ -242,7 +253,7 @@ _HOMES = {
     "NoticePage": "holdfast.store.notices",
     "Options": "holdfast.runtime.commit.options",
     "Page": "holdfast.runtime.reads.views",
-    "Patch": "holdfast.doors.envelope.patch",
+    "Patch": "holdfast.doors.envelope.builder.patch",
     "Postpone": "holdfast.consumer.answers",
     "Published": "holdfast.runtime.publishing",
     "RateLimit": "holdfast.runtime.hooks.rate_limit",
@@ -271,7 +282,10 @@ _HOMES = {
     "Worker": "holdfast.runtime.worker.worker",
     "WorkerProcess": "holdfast.store.queue.workers",
     "code_of": "holdfast.doors.printed",
-    "load_contracts": "holdfast.doors.envelope.load",
+    "compile_effective": "holdfast.doors.envelope.effective",
+    "compile_envelope": "holdfast.doors.envelope.effective",
+    "difference": "holdfast.graph.difference.compare",
+    "load_contracts": "holdfast.doors.envelope.reading.load",
     "load_steps": "holdfast.doors.steps.load",
     "mermaid_of": "holdfast.doors.printed",
     "picture_of": "holdfast.doors.printed",

@@ -39,8 +39,9 @@ def escape_record(record: logging.LogRecord) -> bool:
     safe = printable(text)
     if safe != text:
         record.msg, record.args = safe, ()
-    for name, value in record.__dict__.items():
-        if name not in _OWN and isinstance(value, str):
+    for name in record.__dict__.keys() - _OWN:
+        value = record.__dict__[name]
+        if isinstance(value, str):
             record.__dict__[name] = printable(value)
     if record.exc_info and not record.exc_text:
         record.exc_text = traceback_of(record)

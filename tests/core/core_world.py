@@ -107,6 +107,9 @@ class World:
         self.undone: list[bytes] = []  # in the order they began
         self.earlier: dict[bytes, Program] = {}  # graphs it was migrated from
         self.target: Program | None = None  # the graph it is to be migrated to
+        self.entity: Any = None  # the document
+        self.org: dict[str, Any] = {}
+        self.actors: tuple[Actor, ...] = ACTORS
         self.names = self._event_names()
 
     def _event_names(self) -> list[str]:
@@ -295,9 +298,12 @@ class World:
 
     def deliver(self, signal: Signal) -> bool:
         """Decide, perhaps crash before the commit and decide again, apply. False: the signal was refused."""
-        actor = self.random.choice(ACTORS)
+        actor = self.random.choice(self.actors)
         idle = frozenset(path for path, work in self.work.items() if not work.claimed)
-        facts = Facts(self.now, actor, idle=idle, inline_calls=isinstance(signal, CallDue), target=self.target)
+        calls = isinstance(signal, CallDue)
+        facts = Facts(
+            self.now, actor, entity=self.entity, org=self.org, idle=idle, inline_calls=calls, target=self.target
+        )
         before = encode_state(self.instance.state)
         try:
             decision = self._decide(signal, facts)

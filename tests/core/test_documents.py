@@ -400,6 +400,19 @@ def test_the_strictest_window_of_all_tokens_counts_and_events_are_listed() -> No
     assert run.stance == Stance(window="locked", verbs=("cancel", "withdraw"), asks=True, listens=("ping", "pod"))
 
 
+@pytest.mark.parametrize(
+    ("region", "own", "window"), [("editable", "locked", "locked"), ("editable", None, "editable")]
+)
+def test_a_node_may_be_stricter_than_its_region(region: str, own: str | None, window: str) -> None:
+    asked = msgspec.structs.replace(approval("a"), edit_window=own)
+    run = Document(document([asked], [step(IN, "a"), *asks("a")], window=region, stable=False, amendment=DRAFT))
+    run.submitted()
+    assert run.stance is not None
+    assert run.stance.window == window
+    run.edit()
+    assert (run.tokens[ROOT].node == DRAFT) is (window == "locked"), "an edit where none is allowed amends"
+
+
 def test_a_token_outside_of_every_region_locks_the_document() -> None:
     run = Document(one()).submitted()
     run.instance = msgspec.structs.replace(

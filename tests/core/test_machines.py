@@ -327,3 +327,12 @@ def test_what_is_due_while_suspended_comes_once_with_the_resume() -> None:
     run.decide(Resume())
     assert run.facts() == [("transition", "open")]
     assert run.instance.status is InstanceStatus.RUNNING
+
+
+def test_an_event_that_no_transition_takes_is_known_by_name_and_code() -> None:
+    """It is part of the blueprint, so it is answered like any that does not apply."""
+    ways = [("new", "go", "done"), ("done", "back", "new")]
+    run = MachineRun(machine({"new": None, "done": None}, ways, codes={"go": 1, "back": 2, "idle": 99}))
+    for event in ("idle", 99, "99"):
+        answer = run.send(event)
+        assert (answer.applied, answer.reason, answer.event) == (False, "not_applicable", "idle")

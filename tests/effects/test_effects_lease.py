@@ -29,9 +29,9 @@ EFFECTS = "select status, attempts from holdfast.effects where effect_type = %s"
 @contextlib.contextmanager
 def lost(worker: Worker) -> Iterator[None]:
     """As if the process had been frozen for longer than its lease."""
-    worker.lease._trusted_until = 0.0  # pyright: ignore[reportPrivateUsage]
+    worker.lease.trusted_until = 0.0
     yield
-    worker.lease._trusted_until = time.monotonic() + LONG  # pyright: ignore[reportPrivateUsage]
+    worker.lease.trusted_until = time.monotonic() + LONG
     worker.wake()
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import psycopg
 import pytest
+from attackers import ATTACKERS, Db
 from document_office import approved_by, invoice
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from holdfast import Engine
-
-Db = psycopg.Connection[Any]
-ATTACKERS = ("owner", "worker", "tenant", "stranger")
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from attackers import ATTACKERS, Db
 
-from conftest import ATTACKERS, Db
 from holdfast import Engine
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from attackers import ATTACKERS, Db
 from document_office import invoice
 
-from conftest import ATTACKERS, Db
 from holdfast import Engine
 from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.runtime.catalog import Catalog

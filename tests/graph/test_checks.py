@@ -72,6 +72,7 @@ CASES: list[tuple[str, str, Graph]] = [
     ("UNKNOWN_SOURCE", "edges.b-end.source", chain(node("a"), more=[edge("b", "end")])),
     ("UNKNOWN_TARGET", "edges.a-b.target", chain(node("a"), more=[edge("a", "b", on="error")])),
     ("UNREACHABLE_NODE", "nodes.b", graph([node("a"), node("b"), END], [edge("a", "end"), edge("b", "end")])),
+    ("BAD_EDIT_WINDOW", "regions.r.window", chain(node("a"), regions=(Region(id="r", nodes=("a",), window="ajar"),))),
     ("NO_END", "nodes", graph([node("a")], [edge("a", "a")])),
     ("NO_END", "nodes.b", graph([node("a"), node("b"), END], [edge("a", "end"), edge("a", "b", on="error")])),
     ("NO_WAY_ON", "nodes.a", graph([node("a"), END], [edge("a", "end", on="error")])),

@@ -108,14 +108,14 @@ async def test_a_request_that_waited_for_its_secret_is_not_sent(
         instance = await engine.start("call", {"id": "ord-1"})
         await asyncio.wait_for(asked.wait(), 30)
         if why == "lost":
-            worker.lease._trusted_until = 0.0  # pyright: ignore[reportPrivateUsage]
+            worker.lease.trusted_until = 0.0
         else:
             await engine.suspend(instance.id)
         go.set()
         await until(lambda: evidence.ask(waiting) == 1)
         assert listener.arrived == []
         if why == "lost":
-            worker.lease._trusted_until = time.monotonic() + 60  # pyright: ignore[reportPrivateUsage]
+            worker.lease.trusted_until = time.monotonic() + 60
             worker.wake()
         else:
             await engine.resume(instance.id)

@@ -17,7 +17,7 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.store.pg.session import Session
 from holdfast.store.reads import lifecycle
-from holdfast.store.reads.lifecycle import read_lifecycle
+from holdfast.store.reads.lifecycle import MOST_BYTES, read_lifecycle
 
 sys.path.append(str(Path(__file__).parent.parent / "store"))
 
@@ -186,6 +186,6 @@ def _pages(db: psycopg.Connection[Any], id: str) -> int:
     """Count the pages that the lifecycle of an instance reads."""
     with db.transaction(force_rollback=True):
         be_tenant(db, "default")
-        plan = measure(db, "read_lifecycle", [id, UUID(id).bytes[15], "default", 100_000])
+        plan = measure(db, "read_lifecycle", [id, UUID(id).bytes[15], "default", 100_000, MOST_BYTES])
     db.execute("deallocate all")
     return buffers(plan)

@@ -50,7 +50,7 @@ _BACKLOG = """
     insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
         most, next_due)
     select id, get_byte(uuid_send(id), 15), moment, id, %(down)s, 'acme', 1, 0, 10, moment
-    from made where mod(n, 4) = 0
+    from made where mod(n, 16) = 0
 """
 _DELIVERIES = """
     insert into holdfast.ack_consumers (instance_id, bucket, created_at, ack_id, consumer_id, org_id, seq, ordinal,
@@ -134,13 +134,6 @@ def test_a_claim_costs_the_same_whatever_is_open(grown: tuple[Db, Db], name: str
     assert many <= few + most, (few, many)
 
 
-@pytest.mark.parametrize("name", ["claim_deliveries", "read_next_delivery"])
-def test_a_claim_costs_the_same_whatever_is_due(grown: tuple[Db, Db], name: str) -> None:
-    values, indexes, most = COSTS[name]
-    few, many = (_look(db, name, [[DOWN], *values[1:]], indexes) for db in grown)
-    assert many <= few + most, (few, many)
-
-
 def _look(db: Db, name: str, values: list[Any], indexes: set[str]) -> int:
     with db.transaction(force_rollback=True):
         if name == "fill_deliveries":
@@ -200,6 +193,7 @@ def test_a_commit_touches_deliveries_of_its_instances_only(grown: tuple[Db, Db],
             [0],
             [None],
             [None],
+            ["7"],
         ]
         values, indexes = {
             "close_deliveries": (
@@ -222,8 +216,9 @@ def test_receiving_in_sql_costs_the_same_whatever_is_open(grown: tuple[Db, Db]) 
 
 def _cost_of_receiving(db: Db) -> int:
     asked = "explain (analyze, buffers, format json) select from holdfast.receive('billing', 50, 'prod', 'acme')"
-    with db.transaction(force_rollback=True):
-        [(found,)] = db.execute(asked).fetchall()
+    for _ in range(2):  # the first call reads the catalogue, too
+        with db.transaction(force_rollback=True):
+            [(found,)] = db.execute(asked).fetchall()
     return buffers(found[0]["Plan"])
 
 
@@ -251,3 +246,10 @@ def test_a_requeue_costs_what_is_open_of_its_instance(grown: tuple[Db, Db]) -> N
                 assert not node_types(plan) & {"Hash Join", "Merge Join", "Seq Scan", "Bitmap Heap Scan"}, name
                 assert buffers(plan) <= 250, name
         db.execute("deallocate all")
+
+
+@pytest.mark.parametrize("name", ["claim_deliveries", "read_next_delivery"])
+def test_a_claim_costs_the_same_whatever_is_due(grown: tuple[Db, Db], name: str) -> None:
+    values, indexes, most = COSTS[name]
+    few, many = (_look(db, name, [[DOWN], *values[1:]], indexes) for db in grown)
+    assert many <= few + most, (few, many)

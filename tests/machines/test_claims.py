@@ -116,6 +116,25 @@ async def test_what_is_past_its_end_is_not_sent(session: Session, db: Db, holdfa
     assert [(c.over, c.attempt) for c in await claim(session, billing)] == [("expired", 0)]
 
 
+@pytest.mark.parametrize("answer", ["none", "delivered", "retry"])
+async def test_what_has_an_end_is_over_then_whatever_was_answered(
+    session: Session, db: Db, holdfast_dsn: str, answer: str
+) -> None:
+    """What comes behind it does not wait until it would have been sent again."""
+    billing = await register(session)
+    ends = now(db) + timedelta(seconds=30)
+    add_fact(db, 1, 1, kind="hook", type="effect", code="SOON", ends=ends)
+    [sent] = await claim(session, billing)
+    if answer == "delivered":
+        await deliveries.mark_delivered(session, [sent.key], DELIVERED)
+    elif answer == "retry":
+        await deliveries.postpone(session, [(sent.key, from_datetime(ends + timedelta(hours=1)), None)])
+    assert await claim(session, billing) == []
+    shift(holdfast_dsn, timedelta(seconds=31))
+    assert [(c.over, c.attempt) for c in await claim(session, billing)] == [("expired", 1)]
+    assert await claim(session, billing) == []  # until its commit
+
+
 async def test_5_7_an_attempt_that_reached_nobody_is_given_back(session: Session, db: Db) -> None:
     billing = await register(session)
     add_fact(db, 1, 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from orders import BLUEPRINT, GATES, answer, deliveries, due, office, rows
 
 from holdfast import Engine, Machine
+from holdfast.errors import Conflict, Refused
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +58,30 @@ async def test_a_rebuilt_snapshot_knows_its_gates(engine: Engine) -> None:
     await engine.rebuild(done.instance)
     assert rows(engine.dsn, "select state::text, data from holdfast.instances") == before
     assert (await engine.machine("prod", "order", "O-1")).blocked_by == ["CHECK.STOCK"]
+
+
+async def test_what_is_open_is_moved_by_events_only(engine: Engine) -> None:
+    """5.10: a re-run would lead to a state that no consumer is told of."""
+    await office(engine)
+    done = await engine.trigger("prod", "order", "O-1", "Check")
+    with pytest.raises(Conflict) as caught:
+        await engine.rerun(done.instance, from_step="New", by="ann")
+    assert caught.value.code == "TRIGGER_NEEDED"
+    assert (await engine.machine("prod", "order", "O-1")).state == "Checked"
+
+
+async def test_a_machine_is_not_started_but_triggered(engine: Engine) -> None:
+    """3.2: an instance is one of a blueprint and a reference; a start would make any number of them."""
+    await office(engine)
+    starts = (engine.start("prod.order", {}, business_key="O-1"), engine.start_many("prod.order", [{}]))
+    for start in starts:
+        with pytest.raises(Refused) as caught:
+            await start
+        assert caught.value.code == "TRIGGER_NEEDED"
+    with psycopg.connect(engine.dsn) as db, pytest.raises(psycopg.Error, match="is a machine") as refused:
+        db.execute("select holdfast.start('prod.order', '{}')")
+    assert refused.value.sqlstate == "HF422"
+    assert rows(engine.dsn, "select count(*) from holdfast.instances") == [(0,)]
 
 
 async def test_reopening_is_a_new_instance_under_the_same_reference(engine: Engine) -> None:

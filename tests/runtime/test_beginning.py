@@ -58,11 +58,11 @@ def noting(begun: list[int]) -> Callable[[Context, Any], None]:
 
 def lose_trust(worker: Worker) -> None:
     """As if the process had been frozen for longer than its lease."""
-    worker.lease._trusted_until = 0.0  # pyright: ignore[reportPrivateUsage]
+    worker.lease.trusted_until = 0.0
 
 
 def trust_again(worker: Worker) -> None:
-    worker.lease._trusted_until = time.monotonic() + LONG  # pyright: ignore[reportPrivateUsage]
+    worker.lease.trusted_until = time.monotonic() + LONG
     worker.wake()
 
 
@@ -298,9 +298,9 @@ async def test_trust_is_counted_from_the_sending_of_a_renewal(engine: Engine, ev
                 "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%lease_until%%'"
             )
             await until(lambda: evidence.ask(waiting))
-            sent_before, trusted = time.monotonic(), lease._trusted_until  # pyright: ignore[reportPrivateUsage]
-        await until(lambda: lease._trusted_until != trusted)  # pyright: ignore[reportPrivateUsage]
-        assert lease._trusted_until < sent_before + lease.seconds  # pyright: ignore[reportPrivateUsage]
+            sent_before, trusted = time.monotonic(), lease.trusted_until
+        await until(lambda: lease.trusted_until != trusted)
+        assert lease.trusted_until < sent_before + lease.seconds
     finally:
         await asyncio.to_thread(lease.stop)
 

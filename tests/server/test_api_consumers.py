@@ -78,8 +78,8 @@ async def first_delivery(client: httpx2.AsyncClient) -> dict[str, Any]:
 async def test_a_consumer_has_the_settings_it_was_registered_with(server: Served) -> None:
     bill = await service(server)
     wish = {
-        **PROD, "name": "billing", "definitions": ["order"], "states": [], "events": ["Pay"], "hooks": ["A"],
-        "transitions": False, "takes_hooks": False, "since": "2026-05-01T09:30:00Z", "ttl": 5, "max_attempts": 2,
+        **PROD, "name": "billing", "definitions": ["order"], "states": ["Done"], "events": ["Pay"], "hooks": ["A"],
+        "transitions": True, "takes_hooks": False, "since": "2026-05-01T09:30:00Z", "ttl": 5, "max_attempts": 2,
         "in_flight": 7, "critical": False,
     }  # fmt: skip
     told = await post(bill, "consumers", 200, wish)

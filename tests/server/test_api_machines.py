@@ -7,11 +7,13 @@ from copy import deepcopy
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 from api_flows import get, operator, post
 from http_server import Served
+from psycopg.types.json import Jsonb
 
-from holdfast import Caller, Machine
+from holdfast import Machine
 
 pytestmark = pytest.mark.anyio
 
@@ -297,13 +299,15 @@ async def test_an_instance_is_read_by_its_reference(server: Served, olga: httpx2
 
 async def test_an_instance_of_another_partition_is_none(server: Served, olga: httpx2.AsyncClient) -> None:
     acme = server.engine.for_org("acme")
-    hidden = await acme.start("prod.order", business_key="O-9", caller=Caller("sam", (), "north"))
-    await server.engine.drain()
+    hidden = await acme.trigger("prod", "order", "O-9", "Finish")  # not applicable: the instance stays where it began
+    with psycopg.connect(server.engine.dsn, autocommit=True) as db:
+        db.execute("set session_replication_role = replica")  # no verb gives a machine a partition
+        db.execute("update holdfast.instances set attributes = %s", [Jsonb({"partition_id": "north"})])
     south, north = await server.person("sam", partition="south"), await server.person("sam", partition="north")
     for client, expected in ((south, 404), (north, 200)):
         await get(client, f"{ORDERS}/instance", expected, external_ref="O-9")
     refused = await post(south, TRIGGERS, 404, {**PAY, "external_ref": "O-9", "request_id": "r"})
-    assert (refused["code"], hidden.id in str(refused)) == ("INSTANCE_UNKNOWN", False)
+    assert (refused["code"], str(hidden.instance) in str(refused)) == ("INSTANCE_UNKNOWN", False)
     await post(north, TRIGGERS, 200, {**PAY, "external_ref": "O-9", "request_id": "r"})
     assert (await get(south, f"{TRIGGERS}/r", 404, external_ref="O-9"))["code"] == "TRIGGER_UNKNOWN"
 

@@ -30,7 +30,7 @@ HISTORY = {
     "instances": f"""
         insert into holdfast.instances (id, bucket, org_id, definition_id, flow, flow_version, status, version, state,
             data, input, idempotency_key, business_key, created_by, attributes, created_at, updated_at, completed_at,
-            last_error, error_step)
+            last_error, error_code, error_step)
         select id, bucket, case when mod(n, 1000) = 7 then 'small' else 'huge' end, id,
             case when mod(n, 100) = 7 then 'rare' else 'order' end, 1,
             case when n <= {LIVE} then 'running' when mod(n, 500) = 3 then 'failed' else 'completed' end,
@@ -41,7 +41,7 @@ HISTORY = {
             to_timestamp((1700000000000 + n - mod(n, 10)) / 1000.0), moment,
             case when n > {LIVE} then moment end,
             case when mod(n, 500) = 3 then jsonb_build_object('code', 'DECLINED') end,
-            case when mod(n, 500) = 3 then 'charge' end
+            case when mod(n, 500) = 3 then 'DECLINED' end, case when mod(n, 500) = 3 then 'charge' end
         from {_NUMBERED}""",
     "steps": f"""
         insert into holdfast.steps (instance_id, bucket, created_at, id, org_id, node, behaviour, path, hop, kind, run,

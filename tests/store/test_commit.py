@@ -274,6 +274,20 @@ async def test_data_that_did_not_change_is_not_written() -> None:
     assert b'"a": 2' in b"".join(p for p in changed.parameters if p)
 
 
+async def test_the_version_of_a_document_is_that_of_each_decision(session: Session, db: Db) -> None:
+    """It is written with the instance where it changed; each step has that of the decision that opened it."""
+    first, _, now = await start(session)
+    second = later(first, entity_version=3)
+    third = later(second, entity_version=4)
+    changes = [decision(after, opened=[visit(after, after.version)]) for after in (second, third)]
+    await commit(session, batch(now, Entry(first, changes)))
+    steps = "select array_agg(entity_version order by hop) from holdfast.steps"
+    read = f"select (select entity_version from holdfast.instances), ({steps})"
+    assert db.execute(read).fetchone() == (4, [0, 3, 4])
+    await commit(session, batch(now, Entry(third, [decision(later(third))])))
+    assert db.execute(read).fetchone() == (4, [0, 3, 4])
+
+
 # What becomes of a work row
 
 

@@ -78,12 +78,12 @@ SAMPLES: list[tuple[str, Any, set[str]]] = [
     ("letters_resolved", (Answered(ID, "requeued", "ann"),), {"resolve_letters"}),
     (
         "facts",
-        (Fact(ID, "transition", ID, "Done", "Finish", b"{}"),),
+        (Fact(ID, "transition", ID, "Done", "Finish", b"{}", 1),),
         {"insert_acks", "insert_deliveries"},
     ),
     (
         "facts",
-        (Fact(ID, "hook", ID, "Open", "Finish", b"{}", code="CALL", type=GATE, mode="all"),),
+        (Fact(ID, "hook", ID, "Open", "Finish", b"{}", 1, code="CALL", type=GATE, mode="all"),),
         {"insert_acks", "insert_deliveries", "pass_gates"},
     ),
     ("notices", (Notice("STATE_STALE", "overdue", "It stands still."),), {"insert_notices"}),

@@ -379,7 +379,7 @@ def _commit(db: Db) -> dict[str, list[Any]]:
         "lock_instances": [live, buckets, same(3)],
         "read_signals": [live, buckets, 32],
         "update_instances": [live, buckets, same(3), same(4), same("running"), none, same("{}"), none, none, none, none,
-                             none, none, now, WORKER, ROWS],
+                             none, none, none, now, WORKER, ROWS],
         "delete_signals": [live, buckets, live, ROWS],
         "insert_receipts": [live, buckets, same("0@9"), same("forward"), same(0), same("huge"), same(b"0"), steps, now],
         "close_steps": [live, buckets, same(now), steps, same("completed"), same("done"), none, none, none, none,

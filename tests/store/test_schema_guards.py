@@ -134,6 +134,22 @@ def test_the_date_of_the_last_change_never_goes_back(db: Db) -> None:
     assert update(db, "instances", row, version=6, updated_at=row["updated_at"]) == 1
 
 
+@pytest.mark.parametrize("asker", ["owner", "holdfast_worker"])
+def test_the_code_of_an_error_is_that_of_the_error(db: Db, asker: str) -> None:
+    error = Jsonb({"code": "x" * 300, "message": "no"})
+    row = insert(db, "instances", rows.instance())
+    if asker != "owner":
+        db.execute(f"set local role {asker}")
+    refused(db, REFUSED, "instances", row, version=2, error_code="OTHER")
+    refused(db, REFUSED, "instances", row, version=2, last_error=error)
+    refused(db, REFUSED, "instances", row, version=2, last_error=error, error_code="x" * 199)
+    assert update(db, "instances", row, version=2, last_error=error, error_code="x" * 200) == 1
+    refused(db, REFUSED, "instances", row, version=3, error_code=None)
+    refused_insert(db, CHECK, "instances", rows.instance(last_error=error))
+    refused_insert(db, CHECK, "instances", rows.instance(error_code="OTHER"))
+    insert(db, "instances", rows.instance(last_error=error, error_code="x" * 200))
+
+
 def test_the_end_is_final(db: Db) -> None:
     row = insert(db, "instances", rows.instance(status="failed", **END))
     refused(db, REFUSED, "instances", row, version=2, completed_at=NOW)
@@ -288,21 +304,59 @@ NEXT_MONTH = NOW + datetime.timedelta(days=40)
     ids=["steps", "effects", "events"],
 )
 @pytest.mark.parametrize("asker", ["owner", "holdfast_worker"])
+@pytest.mark.parametrize("upkeep", ["on", ""])
 def test_no_row_is_rewritten_on_its_way_to_another_month(
-    db: Db, asker: str, table: str, row: rows.Row, change: str
+    db: Db, upkeep: str, asker: str, table: str, row: rows.Row, change: str
 ) -> None:
     """To PostgreSQL such an update is a deletion and an insertion: whoever may update needs no right to delete, and the
     guards of deletion step aside for upkeep, which anybody may say it is."""
     insert(db, table, row)
     if asker != "owner":
         db.execute(f"set local role {asker}")
-    db.execute("set local holdfast.maintenance = 'on'")
+    db.execute(f"set local holdfast.maintenance = '{upkeep}'")
     db.execute("set local holdfast.migrating = 'on'")
     moved = f"update holdfast.{table} set created_at = %s, {change} where instance_id = %s"
     with pytest.raises(psycopg.Error) as caught, db.transaction():
         db.execute(sql.SQL(moved), (NEXT_MONTH, row["instance_id"]))  # pyright: ignore[reportArgumentType]
     may_update = asker == "owner" or table == "effects"
     assert caught.value.sqlstate == (REFUSED if may_update else "42501")
+
+
+@pytest.mark.parametrize("table", ["steps", "effects", "events"])
+@pytest.mark.parametrize(
+    ("before", "during", "after"), [("", "on", ""), ("", "on", "on"), ("on", "", "on"), ("on", "", "")]
+)
+def test_no_statement_opens_a_way_to_another_month_for_itself(
+    db: Db, before: str, during: str, after: str, table: str
+) -> None:
+    """Upkeep that begins or ends within the statement, between two of its updates, and an identity that changes too."""
+    row = insert(db, table, {"steps": rows.step, "effects": rows.effect, "events": rows.event}[table]())
+    mark = {"steps": "calls = calls + 1", "effects": "attempts = attempts + 1", "events": "detail = '{}'"}[table]
+    db.execute(f"set local holdfast.maintenance = '{before}'")
+    moved = f"""
+        with first as (update holdfast.{table} set {mark} where instance_id = %(nobody)s returning 1),
+            second as (update holdfast.{table} set created_at = %(at)s, instance_id = %(nobody)s
+                where instance_id = %(id)s and set_config('holdfast.maintenance', '{during}', true) is not null
+                returning set_config('holdfast.maintenance', '{after}', true)),
+            third as (update holdfast.{table} set {mark} where instance_id = %(nobody)s returning 1)
+        select count(*) from second
+    """
+    with pytest.raises(psycopg.Error) as caught, db.transaction():
+        db.execute(
+            sql.SQL(moved),  # pyright: ignore[reportArgumentType]
+            {"at": NEXT_MONTH, "id": row["instance_id"], "nobody": uuid.UUID(int=0)},
+        )
+    assert caught.value.sqlstate == REFUSED
+
+
+def test_no_trigger_has_rows_locked_before_their_update(db: Db) -> None:
+    """While a table has a trigger before updates of rows, PostgreSQL locks each row first, and logs that."""
+    before = db.execute(
+        "select c.relname from pg_trigger t join pg_class c on c.oid = t.tgrelid"
+        " where t.tgtype & 1 = 1 and t.tgtype & 2 = 2 and t.tgtype & 16 = 16"
+        " and c.relnamespace = 'holdfast'::regnamespace and t.tgparentid = 0"
+    ).fetchall()
+    assert {name for (name,) in before} == {"events"}  # which nothing updates
 
 
 @pytest.mark.parametrize("after", ["compensation", "rolled_back"])

@@ -1,4 +1,4 @@
-"""Durations are written short."""
+"""Durations are written short, or in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.views.spans import spoken
+from holdfast.views.spans import in_words, spoken
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,20 @@ from holdfast.views.spans import spoken
 )
 def test_spans_are_short(seconds: float, words: str) -> None:
     assert spoken(timedelta(seconds=seconds)) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 seconds"),
+        (0.5, "0.5 seconds"),
+        (1, "1 second"),
+        (60, "1 minute"),
+        (5400, "1 hour 30 minutes"),
+        (129_600, "1 day 12 hours"),
+        (172_800.25, "2 days 0.25 seconds"),
+        (31_536_000, "365 days"),
+    ],
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words

@@ -11,7 +11,8 @@ import msgspec
 from holdfast.client.connection import EVERYTHING, Connection, given, id_part, part, taken
 from holdfast.consumer.events import Event
 from holdfast.errors import Refused
-from holdfast.runtime.engine.consuming import IN_FLIGHT, NOW, DeliveryPage, Replay, Since
+from holdfast.runtime.consumers.registering import IN_FLIGHT, NOW, Since
+from holdfast.runtime.engine.consuming import DeliveryPage, Replay
 from holdfast.store.consumers import ConsumerState
 from holdfast.store.deliveries import Delivery
 
@@ -32,7 +33,7 @@ class ClientConsumers:
         target: Mapping[str, Any] | None = None,
         definitions: Iterable[str] | None = None,
         states: Iterable[str] | None = None,
-        events: Iterable[str] | None = None,
+        events: Iterable[str | int] | None = None,
         hooks: Iterable[str] | None = None,
         transitions: bool = True,
         takes_hooks: bool = True,
@@ -114,5 +115,5 @@ class ClientConsumers:
         return DeliveryPage([taken(Delivery, item) for item in found], next)
 
 
-def _listed(names: Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else [*names]
+def _listed(names: Iterable[str | int]) -> list[str]:
+    return [names] if isinstance(names, str) else [str(name) for name in names]

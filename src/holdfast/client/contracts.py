@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.client.connection import EVERYTHING, Connection, given, part, taken
 from holdfast.doors.envelope.findings import Finding
-from holdfast.doors.envelope.load import require_contract, require_patch
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
+from holdfast.doors.envelope.reading.load import require_contract, require_patch
 from holdfast.doors.envelope.written import contract_data, patch_data
 from holdfast.graph.compile import assemble
 from holdfast.graph.model import load_graph

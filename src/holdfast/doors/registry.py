@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.doors import raw
+from holdfast.doors.envelope import door as envelope
+from holdfast.doors.envelope.model import ContractDefinition
 from holdfast.doors.machine import door as machine
 from holdfast.doors.machine.definition import MachineDefinition
 from holdfast.doors.saga import door as saga
@@ -17,9 +19,15 @@ from holdfast.errors import DefinitionError
 from holdfast.graph.model import Graph
 
 # In the order in which they are asked: any JSON may be a graph, so the raw one comes last of those that read it.
-DOORS: Final[dict[str, Door]] = {"machine": machine.DOOR, "raw": raw.DOOR, "saga": saga.DOOR, "steps": steps.DOOR}
+DOORS: Final[dict[str, Door]] = {
+    "envelope": envelope.DOOR,
+    "machine": machine.DOOR,
+    "raw": raw.DOOR,
+    "saga": saga.DOOR,
+    "steps": steps.DOOR,
+}
 
-Written = Source | Definition | Workflow | MachineDefinition | Graph | dict[str, Any]
+Written = Source | Definition | Workflow | MachineDefinition | ContractDefinition | Graph | dict[str, Any]
 
 
 def source_of(written: object) -> Source:

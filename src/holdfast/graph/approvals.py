@@ -5,7 +5,7 @@ condition brings its own approvals; behind one that waits for any, only the firs
 the split escapes: it cancels the other branches, and only its own path counts.
 
 So the edges into a join that waits for all are replaced by one from its split, as heavy as its branches together. On
-what remains a shortest path is the answer. Slots have no cycles, so one pass in topological order finds it.
+a shortest path over the rest is the answer. Slots have no cycles, so one pass in topological order finds it.
 """
 
 from __future__ import annotations

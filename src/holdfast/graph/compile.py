@@ -26,6 +26,7 @@ def assemble(graph: Graph) -> Compiled:
     """Prepare the lookups of a sound, normalised graph. The artifact is not sealed yet."""
     topology = read_topology(graph)
     scopes = find_scopes(topology)
+    depths = scopes.depths()
     nodes = topology.nodes
     return Compiled(
         format=graph.format,
@@ -43,7 +44,7 @@ def assemble(graph: Graph) -> Compiled:
         topological_order=topological_order(nodes, topology.roots, topology.targets),
         joins=_joins(topology, scopes),
         splits=_splits(topology, scopes),
-        depth={node: scopes.depth(node) if node in scopes.inside else 0 for node in nodes},
+        depth={node: depths.get(node, 0) for node in nodes},
         edit_windows={id: node.edit_window for id, node in nodes.items() if node.edit_window is not None},
         stable_nodes=tuple(id for id, node in nodes.items() if node.stable),
         slot_map={id: node.slot for id, node in nodes.items() if node.slot is not None},

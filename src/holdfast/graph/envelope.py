@@ -108,6 +108,14 @@ def region_id(slot: str) -> str:
     return f"slot:{slot}"
 
 
+def short_name(id: str) -> str:
+    """Shorten the id of a node to the name it has among people."""
+    namespace, _, rest = id.partition(":")
+    if f"{namespace}:" == USER or rest.startswith("slot:"):
+        return rest.rpartition(":")[2]
+    return rest.partition(":")[2] or rest if f"{namespace}:" == SYSTEM else id
+
+
 def edge_id(source: str, target: str, label: str | None = None) -> str:
     """Name an edge by its ends; by its content where their names are too long."""
     id = f"{source}:{label}>{target}" if label else f"{source}>{target}"

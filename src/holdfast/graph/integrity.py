@@ -1,6 +1,6 @@
 """The proof of an effective graph: the envelope is whole in it, in order, and outside of every split.
 
-It is found again from the graph itself, never believed: the steps of the slots are taken out, what is left must have
+It is found again from the graph itself, never believed: the steps of the slots are taken out, the rest must have
 the hash of the envelope, and weaving them in once more must give the same graph. So an artefact that was edited by hand
 is refused even if its own hash was made to fit.
 """
@@ -70,7 +70,7 @@ def find_breaches(compiled: Compiled) -> Breaches:
         *_envelope(compiled, config, envelope),
         *_weaving(config, parts, envelope),
         *_steps(compiled, config),
-        *_depths(compiled, topology, scopes),
+        *_depths(compiled, scopes),
     ]
     yield from breaches
     if breaches:
@@ -199,10 +199,11 @@ def _lookups(compiled: Compiled, topology: Topology) -> Breaches:
             yield f"Its {table} does not fit its nodes and edges."
 
 
-def _depths(compiled: Compiled, topology: Topology, scopes: Scopes) -> Breaches:
+def _depths(compiled: Compiled, scopes: Scopes) -> Breaches:
     """Check that a token at a node of the envelope is the only one: no split is around it."""
+    depths = scopes.depths()
     for node in compiled.nodes:
-        depth = scopes.depth(node) if node in scopes.inside else None
+        depth = depths.get(node)
         if node.startswith(SYSTEM) and (depth != 0 or compiled.depth.get(node) != 0):
             yield f"The node {node!r} of the envelope is inside of a split, or no way leads to it."
         elif depth != compiled.depth.get(node):

@@ -35,6 +35,19 @@ class Scopes(msgspec.Struct, frozen=True):
     def depth(self, node: str) -> int:
         return sum(1 for _ in self.enclosing(self.inside[node]))
 
+    def depths(self) -> dict[str, int]:
+        """Count the splits around every reachable node, each split once."""
+        known: dict[str | None, int] = {None: -1}
+        for node in self.inside:
+            path = [node]
+            while path[-1] not in known and self.inside[path[-1]] not in known:
+                outer = self.inside[path[-1]]
+                assert outer is not None, "None is known"
+                path.append(outer)
+            for each in reversed(path):
+                known[each] = known[self.inside[each]] + 1
+        return {node: known[node] for node in self.inside}
+
     def common(self, left: str | None, right: str | None) -> str | None:
         if left == right:
             return left

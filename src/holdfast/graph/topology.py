@@ -59,7 +59,7 @@ def read_topology(graph: Graph) -> Topology:
 
 
 def _interrupted(graph: Graph) -> Iterator[str | None]:
-    """Yield the nodes where the root token goes on after a verb or an amendment has interrupted a region."""
+    """Yield the nodes where the root token continues after a verb or an amendment has interrupted a region."""
     for region in graph.regions:
         yield from region.verbs.values()
         yield region.amendment

@@ -11,7 +11,7 @@ from typing import Final
 MAX_CONTEXT_BYTES: Final = 4 * 1024 * 1024  # unless the settings say otherwise
 MAX_COMPOSED_DEPTH: Final = 128  # twice what one payload may have
 
-_GROWTH: Final = 64  # a number such as 1e308 is stored with all its digits: at most so many times its own length
+GROWTH: Final = 64  # a number such as 1e308 is stored with all its digits: at most so many times its own length
 _EXPONENT: Final = re.compile(rb"[0-9]e[+-]?([0-9]{2,3})(?=[,\]}]|$)")
 _QUOTED: Final = re.compile(rb'"[^"]*"')
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
@@ -21,7 +21,7 @@ _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]'))
 def stored_size(data: bytes, most: int) -> int:
     """Bytes of the JSON as the database writes it: without exponents. Only large data can grow beyond `most`."""
     size = len(data)
-    if size <= most // _GROWTH or size > most or not _EXPONENT.search(data):
+    if size <= most // GROWTH or size > most or not _EXPONENT.search(data):
         return size
     numbers = _QUOTED.sub(b"", data.replace(b"\\\\", b"").replace(b'\\"', b""))
     return size + sum(map(int, _EXPONENT.findall(numbers)))

@@ -20,18 +20,18 @@ import msgspec
 import rfc8785
 
 from holdfast.errors import PayloadError
-from holdfast.payloads.bounds import is_deep, stored_size
-from holdfast.payloads.numbers import spelled
+from holdfast.payloads.bounds import GROWTH, is_deep, stored_size
+from holdfast.payloads.numbers import DIGITS, LARGE_FLOAT, spelled
 from holdfast.payloads.plain import HASHED_INTEGERS, MAX_DEPTH, check
 
 WARN_BYTES: Final = 256 * 1024
 MAX_BYTES: Final = 2 * 1024 * 1024
+NEVER_GROWS: Final = MAX_BYTES // GROWTH  # beyond the bound, whatever numbers it holds
 
 _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
 _encode_sorted: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(order="deterministic").encode
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _BACKSLASH: Final = ord("\\")
 _LONG_INTEGER: Final = b"0" * 19
 # Floats, escapes and large integers are spelled differently by RFC 8785 and msgspec.
@@ -43,9 +43,12 @@ def encode(value: Any, place: str) -> bytes:
     size = 0
     try:
         data = _encode(value)
-        size = stored_size(data, MAX_BYTES)
-        if size <= MAX_BYTES and not _suspicious(data) and (_decode(data) == value) is True:
-            return spelled(data)
+        size = len(data)
+        if size > NEVER_GROWS:
+            size = stored_size(data, MAX_BYTES)
+        shape = data.translate(DIGITS)  # once, for both that look at it
+        if size <= MAX_BYTES and not _suspicious(data, shape) and (_decode(data) == value) is True:
+            return data if shape.find(LARGE_FLOAT) < 0 else spelled(data)
     except Exception:  # noqa: S110  # whatever it was, the walk finds it and can say where it is
         pass
     _check_size(size, place)  # now: a walk over millions of items would hold up everybody else
@@ -62,7 +65,7 @@ def decode(data: bytes | str, place: str) -> Any:
         value = _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         _refuse_json(raw, place, str(error))
-    if _suspicious(raw):
+    if _suspicious(raw, raw.translate(DIGITS)):
         check(value, place)
     back = _encode(value)
     _check_size(stored_size(back, MAX_BYTES), place)
@@ -77,7 +80,7 @@ def canonical(value: Any, place: str = "The hashed content") -> bytes:
     try:
         data = _encode_sorted(value)
         same_spelling = data.isascii() and not _SPELLED_DIFFERENTLY.search(data)
-        if same_spelling and not _suspicious(data) and (_decode(data) == value) is True:
+        if same_spelling and not _suspicious(data, data.translate(DIGITS)) and (_decode(data) == value) is True:
             return data
     except Exception:  # noqa: S110  # whatever it was, the walk finds it and can say where it is
         pass
@@ -93,12 +96,15 @@ def is_large(data: bytes) -> bool:
     return len(data) > WARN_BYTES
 
 
-def _suspicious(data: bytes) -> bool:
-    """Check whether the bytes may hold NUL, an integer beyond 64 bits or too many levels. Never false when they do."""
+def _suspicious(data: bytes, shape: bytes) -> bool:
+    """Check whether the bytes may hold NUL, an integer beyond 64 bits or too many levels. Never false when they do.
+
+    `shape` is the same with a zero for every digit.
+    """
     # `find` because `in` costs twice as much on short bytes; looking for one byte costs next to nothing.
     if _BACKSLASH in data and data.find(b"\\u0000") >= 0:
         return True
-    if data.translate(_DIGITS).find(_LONG_INTEGER) >= 0:
+    if shape.find(_LONG_INTEGER) >= 0:
         return True
     return len(data) > 2 * MAX_DEPTH and is_deep(data, MAX_DEPTH)
 

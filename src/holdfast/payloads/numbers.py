@@ -10,7 +10,8 @@ import re
 from decimal import Decimal
 from typing import Final
 
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+LARGE_FLOAT: Final = b"0e0"  # every large float has it once its digits are zeros
 _LOOKS_LARGE: Final = re.compile(rb"(?:^|[\[:,])-?[0-9](?:\.[0-9]+)?e[0-9]")
 _TEXT_OR_LARGE: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9](?:\.[0-9]+)?e[0-9]+')
 _QUOTE: Final = ord('"')
@@ -18,7 +19,7 @@ _QUOTE: Final = ord('"')
 
 def spelled(data: bytes) -> bytes:
     """Compact JSON as msgspec writes it, with every float of 1e16 and more as digits, a point and a zero."""
-    if data.translate(_DIGITS).find(b"0e0") < 0 or _LOOKS_LARGE.search(data) is None:
+    if data.translate(DIGITS).find(LARGE_FLOAT) < 0 or _LOOKS_LARGE.search(data) is None:
         return data
     return _TEXT_OR_LARGE.sub(_written_out, data)
 

@@ -1,4 +1,4 @@
-"""Short forms of durations and times, for people."""
+"""Durations and times for people, short or in words."""
 
 from __future__ import annotations
 
@@ -20,3 +20,16 @@ def spoken(span: timedelta) -> str:
 
 def shown(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def in_words(seconds: float) -> str:
+    """Write a duration in words, to the last fraction of a second: `2 days`, `1 hour 30 minutes`, `0.5 seconds`."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    days, hours = divmod(hours, 24)
+    amounts = [(days, "day"), (hours, "hour"), (minutes, "minute"), (round(rest, 6), "second")]
+    return " ".join(_counted(amount, unit) for amount, unit in amounts if amount) or "0 seconds"
+
+
+def _counted(amount: float, unit: str) -> str:
+    return f"{amount:.15g} {unit}{'' if amount == 1 else 's'}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast import Contract, Fill, Patch
 from holdfast.doors.envelope import ContractDefinition, PatchDefinition
-from holdfast.doors.envelope.load import load_contracts, require_contract, require_patch
+from holdfast.doors.envelope.reading.load import load_contracts, require_contract, require_patch
 from holdfast.doors.envelope.written import contract_data, patch_data
 from holdfast.doors.yaml.writing import write_yaml
 from holdfast.errors import DefinitionError

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from holdfast.doors.envelope.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 from holdfast.doors.envelope.model import (
     Action,
     Amendment,
@@ -22,6 +21,7 @@ from holdfast.doors.envelope.model import (
     State,
     Verb,
 )
+from holdfast.doors.envelope.reading.format import FIELD_TYPES, NODE_KINDS, RUN_AS
 from holdfast.graph.windows import WINDOWS
 
 TEXTS = (
@@ -125,10 +125,10 @@ def _verb(dice: Dice, name: str, source: str, target: str) -> Verb:
 
 
 def _gates(dice: Dice, index: int, source: str, target: str, names: list[str]) -> list[Gate]:
-    gates = [Gate(name=f"g{index}", source=source, target=target, approvals=dice.number(0, 3), about=dice.maybe(PROSE))]
-    if dice.flag():
-        gates.append(Gate(name=f"no{index}", source=source, target=dice.one(names)))
-    return gates
+    others = [Gate(name=f"no{index}", source=source, target=dice.one(names))] if dice.flag() else []
+    demanded = dice.number(0, 3) if others else 0  # who asks for approvals says where a rejection leads
+    about = dice.maybe(PROSE)
+    return [Gate(name=f"g{index}", source=source, target=target, approvals=demanded, about=about), *others]
 
 
 def _slots(dice: Dice, index: int, source: str, gates: list[Gate]) -> list[Slot]:

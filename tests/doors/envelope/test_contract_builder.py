@@ -217,7 +217,7 @@ def invoice_with(**changes: Any) -> ContractDefinition:
 
 def test_hashes_are_pinned() -> None:
     assert contract_hash(invoice()) == "221100b73dd921a8e7fd05d7331c9942ae94b9735515e95124b35f577e3d4307"
-    assert patch_hash(house_rules()) == "f6c4796c2c71939ad18aee6fd8344f9db6306d5f8de972d344b45c27fc20ea98"
+    assert patch_hash(house_rules()) == "47b581bd688564b2c9aa3423bb7d08c20ddd1252fd2a1e728d107d06384a80ef"
 
 
 def refusals(build: Any) -> list[tuple[str, str]]:

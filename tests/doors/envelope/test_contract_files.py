@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 from holdfast import load_contracts
 from holdfast.cli.app import app
 from holdfast.cli.sources import read_sources
-from holdfast.doors.envelope.load import is_contract_file
+from holdfast.doors.envelope.decision_tables.model import Column, Row, TableDefinition
 from holdfast.doors.envelope.printing import contract_yaml, patch_yaml
+from holdfast.doors.envelope.reading.load import is_contract_file
 from holdfast.doors.yaml.reading import LARGEST
-from holdfast.doors.yaml.tree import Mark, plain
+from holdfast.doors.yaml.tree import Mark
 from holdfast.errors import DefinitionError
 
 SMALL = "contract:\n  type: note\n  states: [{name: a, ends: true}]\n"
@@ -33,9 +34,11 @@ def test_a_file_holds_contracts_patches_and_tables() -> None:
     one = contract_yaml(invoice()).replace("contract:", "contracts:\n  -", 1).replace("\n  -\n  ", "\n  - ", 1)
     lines = one.splitlines()
     text = "\n".join([*lines[:2], *(f"  {line}" for line in lines[2:])]) + "\n" + patch_yaml(house_rules())
-    read = load_contracts(f"{text}tables:\n  - {{name: limits}}\n").require_sound()
+    table = "{name: limits, columns: [{field: note, type: string}], rows: [{then: {who: boss}}]}"
+    read = load_contracts(f"{text}tables:\n  - {table}\n").require_sound()
     assert (read.contracts, read.patches) == ((invoice(),), (house_rules(),))
-    assert [plain(table) for table in read.tables] == [{"name": "limits"}]
+    columns, rows = (Column(field="note", type="string"),), (Row(then={"who": "boss"}),)
+    assert read.tables == (TableDefinition(name="limits", columns=columns, rows=rows),)
 
 
 @pytest.mark.parametrize(

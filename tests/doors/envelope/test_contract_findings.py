@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from contract_samples import REMOVED, Edit, codes_in_yaml, contract, patch, problems_of
 
-from holdfast.doors.envelope.problems import REMEDIES
+from holdfast.doors.envelope.reading.problems import REMEDIES
 
 DOCS = Path(__file__).parents[3] / "docs"
 SECOND_SLOT = {"name": "again", "entry": "submitted", "exit": "approve"}
@@ -89,6 +89,13 @@ CONTRACTS: list[tuple[str, str, list[Edit]]] = [
     ("CONTRACT_GATE_WITHOUT_WAY", "gates.shut", [(("gates", 2), SHUT)]),
     ("CONTRACT_GATE_WITHOUT_WAY", "gates.shut", [(("gates", 2), SHUT), (("slots", 3), OTHER_SLOT)]),
     ("CONTRACT_GATE_WITHOUT_SLOT", "gates.reject.approvals", [(("gates", 1, "approvals"), 1)]),
+    ("CONTRACT_GATE_WITHOUT_REJECTION", "gates.approve.approvals", [
+        (("gates", 1), REMOVED), (("slots", 0, "rejected"), REMOVED),
+    ]),
+    ("CONTRACT_STATE_ENDLESS", "states.lost", [
+        (("states", 4), STATE), (("verbs", 3), {"name": "find", "from": "draft", "to": "lost"}),
+        (("verbs", 4), {"name": "stay", "from": "lost", "to": "lost"}),
+    ]),
     ("CONTRACT_SLOT_ENTRY_WRONG", "slots.posting.entry", [(("slots", 1, "entry"), "submit")]),
     ("CONTRACT_SLOT_EXIT_WRONG", "slots.posting.exit", [(("slots", 1, "exit"), "cancelled")]),
     ("CONTRACT_SLOT_EXIT_WRONG", "slots.checking.exit", [(("slots", 2, "exit"), "withdraw")]),

@@ -12,9 +12,9 @@ import pytest
 from contract_samples import house_rules, invoice
 from random_contracts import random_contract, random_patch
 
-from holdfast.doors.envelope.load import load_contracts, require_contract, require_patch
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.printing import contract_code, contract_yaml, patch_code, patch_yaml
+from holdfast.doors.envelope.reading.load import load_contracts, require_contract, require_patch
 from holdfast.doors.envelope.written import contract_data, contract_hash, patch_data, patch_hash
 
 LONG = os.environ.get("HOLDFAST_PROFILE") == "long"

@@ -14,7 +14,7 @@ from contract_samples import house_rules, invoice
 from random_contracts import random_contract, random_patch
 
 from holdfast.doors.envelope import contract_schema, load_contracts, patch_schema
-from holdfast.doors.envelope.format import CONTRACT, PATCH
+from holdfast.doors.envelope.reading.format import CONTRACT, PATCH
 from holdfast.doors.envelope.written import contract_data, patch_data
 from holdfast.doors.shapes import (
     Choice,

@@ -191,6 +191,11 @@ def test_every_kind_for_slots_says_what_it_takes() -> None:
     assert {kind for kind, row in KINDS.items() if row.in_slots} == set(TAKES)
 
 
+def test_a_policy_may_be_about_what_can_be_done_with_every_document() -> None:
+    about_all = PolicyRule(name="ours", on=("create", "update", "amend", "submit", "post"), capability="x")
+    assert check_effective(INVOICE, patch(policies=(about_all,))) == ()
+
+
 def test_a_patch_path_leads_to_the_item_that_is_wrong() -> None:
     [found] = check_effective(INVOICE, with_edge("check>out", when="entity.totl > 5"))
     assert (found.path, found.column) == (("slots", "review", "edges", 2, "when"), 0)

@@ -140,6 +140,8 @@ REGIONS: list[dict[str, Any]] = [
     {"stable": False},
     {"verbs": {}},
     {"verbs": {"withdraw": "sys:state:draft", "hurry": "sys:gate:approve"}},
+    {"guards": {"withdraw": "anybody"}},
+    {"conditions": {"withdraw": "entity.total > 1"}},
     {"amendment": "sys:gate:approve"},
     {"amendment": None},
     {"nodes": ()},

@@ -90,6 +90,9 @@ POLICIES: list[tuple[str, str, dict[str, Any]]] = [
     ("MACHINE_RULE_UNREACHED", "rules[0]", {"rules": [RULE, RULE]}),
     ("MACHINE_RULE_UNREACHED", "rules[0]", {"rules": [{"state": "New"}]}),
     ("MACHINE_FAILURE_MISSING", "rules[0].complete", {"rules": [{**RULE, "complete": {"success": 2}}]}),
+    ("MACHINE_FAILURE_MISSING", "rules[0].emit[0].complete", {
+        "rules": [{**RULE, "emit": [gate(complete={"success": 2})]}],
+    }),
     ("MACHINE_COMPLETE_UNTAKEN", "rules[0].complete.success", {
         "rules": [{**RULE, "complete": {"success": 1, "failure": 2}}],
     }),
@@ -113,10 +116,10 @@ POLICIES: list[tuple[str, str, dict[str, Any]]] = [
         "rules": [{**RULE, "emit": [{**HOOK, "type": "effect", "complete": {"success": 2}}]}],
     }),
     ("MACHINE_GATES_DIFFER", "rules[0].emit[1]", {
-        "rules": [{**RULE, "emit": [gate(complete={"success": 2}), gate(complete={"success": 3})]}],
+        "rules": [{**RULE, "emit": [gate(complete={"failure": 2}), gate(complete={"failure": 3})]}],
     }),
     ("MACHINE_GATES_DIFFER", "rules[0].emit[1]", {
-        "rules": [{**RULE, "emit": [gate(complete={"success": 2}), gate()]}],
+        "rules": [{**RULE, "emit": [gate(complete={"success": 2, "failure": 2}), gate()]}],
     }),
     ("MACHINE_GATE_UNORDERED", "rules[0].emit[0].type", {"rules": [{**RULE, "emit": [{**HOOK, "type": "gate"}]}]}),
     ("MACHINE_HOOK_AMBIGUOUS", "rules[0].emit[0]", {"rules": [{**RULE, "emit": [{**HOOK, "route": "B"}]}]}),

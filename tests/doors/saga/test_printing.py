@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_flows import flows
 
+from holdfast.doors.layout import WIDTH
 from holdfast.doors.saga import Branch, Definition, Flow, Retry, Undo
 from holdfast.doors.saga.model import Step
-from holdfast.doors.saga.printing import WIDTH, code_of
+from holdfast.doors.saga.printing import code_of
 from holdfast.doors.saga.source import read_source
 from holdfast.errors import DefinitionError
 from holdfast.payloads import decode, encode

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from holdfast.cli.machine_files import Read, in_directory, is_machine_file, read_machines
 from holdfast.cli.render.output import draw, say, show_all, show_json
-from holdfast.doors.envelope import ContractFile, contract_schema, load_contracts, patch_schema
-from holdfast.doors.envelope.load import is_contract_file
+from holdfast.doors.envelope import ContractFile, contract_schema, load_contracts, patch_schema, table_schema
+from holdfast.doors.envelope.reading.load import is_contract_file
 from holdfast.doors.machine import Problem as MachineProblem
 from holdfast.doors.machine import blueprint_schema, policy_schema
 from holdfast.doors.steps import Problem, Workflow, steps_schema
@@ -33,6 +33,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "policy": policy_schema,
     "contract": contract_schema,
     "patch": patch_schema,
+    "table": table_schema,
 }
 
 
@@ -47,7 +48,7 @@ class Files(msgspec.Struct, frozen=True):
 def validate(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="Files of steps, contracts, patches or machines, or directories of them."),
+        typer.Argument(metavar="FILE", help="Files of steps, contracts, patches, tables or machines, or directories."),
     ],
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The policy to check a blueprint with.", show_default=False)
@@ -142,6 +143,8 @@ def _sum_up(files: Files, machines: Sequence[Read], problems: Sequence[Problem |
             say(f"{read.file}: contract {contract.type} version {contract.version}, {len(contract.states)} states")
         for patch in read.patches:
             say(f"{read.file}: patch of {patch.contract} version {patch.envelope}, {len(patch.slots)} slots")
+        for table in read.tables:
+            say(f"{read.file}: table {table.name} version {table.version}, {len(table.rows)} rows")
     for machine in machines:
         say(f"{machine.file}: {machine.summary}")
 

@@ -48,7 +48,7 @@ def _check_behind(known: frozenset[str], needed: frozenset[str], node: str) -> N
 
 
 def _check_branches(old: Program, new: Program, was: str, now: str) -> None:
-    """Check a split with a branch that is done: the new version asks nobody in it that the old one did not."""
+    """Check a split with a branch that is done: the new version has no approval in it that the old one lacks."""
     if unasked := sorted(_approvals_in(new, now) - _approvals_in(old, was)):
         names = ", ".join(map(repr, unasked))
         raise passed_over(f"A branch of {was!r} is done, and in the new version {names} may be in it.")

@@ -12,7 +12,6 @@ from holdfast.core.documents.regions import Stay, stays
 from holdfast.core.kernel.builder import NULL, Move, Turn
 from holdfast.core.kernel.scopes import cancel_token
 from holdfast.core.model.control_rows import EntityFollowed
-from holdfast.core.model.program import Area
 from holdfast.core.model.signals import EntityChanged
 from holdfast.core.model.state import value_of
 from holdfast.core.model.status import Phase
@@ -25,14 +24,14 @@ ASKED_AGAIN: Final = "asked_again"  # why an approval ends, and the cause of the
 def entity_changed(turn: Turn, signal: EntityChanged) -> None:
     """Follow a change of the document.
 
-    A change counts only for visits that began before it: of two changes, the later one may be known first. What the
-    instance's own call has changed is never an amendment.
+    A change counts only for visits that began before it: of two changes, the later one may be known first. A change
+    by the instance's own call never amends the document.
     """
     is_own = signal.origin == turn.instance.id
     is_going = turn.stopping is None and turn.rollback is None
     before = [stay for stay in stays(turn.program, turn.tokens) if stay.token.entity_version < signal.version]
     concerned = before if signal.material and is_going else []
-    drifted = [] if is_own else [stay for stay in concerned if _drifts(stay.area)]
+    drifted = [] if is_own else [stay for stay in concerned if _drifts(stay)]
     asked = [] if drifted else [stay for stay in concerned if _is_open_question(stay)]
     origin = None if signal.origin is None else signal.origin.hex()
     row = EntityFollowed(
@@ -50,7 +49,7 @@ def entity_changed(turn: Turn, signal: EntityChanged) -> None:
 
 
 def follow(turn: Turn, row: EntityFollowed) -> None:
-    """Raise the version of the document that the instance knows; what this decision opens is of that version."""
+    """Raise the version of the document that the instance knows; the rows of this decision carry it."""
     if row.version > turn.instance.entity_version:
         turn.instance = msgspec.structs.replace(turn.instance, entity_version=row.version)
     turn.control(row)
@@ -58,9 +57,9 @@ def follow(turn: Turn, row: EntityFollowed) -> None:
     turn.note("entity_changed", detail=told if row.origin is None else {**told, "origin": row.origin})
 
 
-def _drifts(area: Area) -> bool:
-    """Check if a material edit by others breaks what is going on in the region."""
-    return area.stable or area.window != EDITABLE
+def _drifts(stay: Stay) -> bool:
+    """Check if a material edit by others breaks the work at the node."""
+    return stay.area.stable or stay.window != EDITABLE
 
 
 def _is_open_question(stay: Stay) -> bool:

@@ -1,13 +1,13 @@
 """The ways past an approval and into a gate, other than edges and decisions: closed in a document's graph.
 
-In a document's graph nobody may come to a place in any way but the one that was drawn. Three things could:
+In a document's graph a token comes to a node along the edges, or not at all. Three signals could do otherwise:
 
     an event     would decide an approval without its task, or change the state without the document
     a re-run     of a step from an earlier lap would land behind approvals that this lap has not seen
     a start      in the middle would begin there
 
 A re-run may go back within its lap, since everything behind the step is then done again. A lap begins with the start,
-a gate that was passed, a verb or an interrupt. Whatever a re-run has gone back over is no part of the lap any more.
+a gate that was passed, a verb or an interrupt. Steps that a re-run has gone back over leave the lap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interrupts: every token ends, and the root token goes on elsewhere."""
+"""Interrupts: every token ends, and the root token continues elsewhere."""
 
 from __future__ import annotations
 

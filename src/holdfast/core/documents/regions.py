@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.model.program import Area, Place, Program
 from holdfast.core.model.state import Token
 from holdfast.core.model.status import Phase
+from holdfast.graph.windows import Window, strictest
 
 
 class Stay(msgspec.Struct, frozen=True, gc=False):
@@ -18,6 +19,11 @@ class Stay(msgspec.Struct, frozen=True, gc=False):
     token: Token
     place: Place
     area: Area
+
+    @property
+    def window(self) -> Window:
+        """The edit window at the node: a node may be stricter than its region."""
+        return strictest(self.area.window, self.place.node.edit_window)
 
 
 def stays(program: Program, tokens: Mapping[str, Token]) -> Iterator[Stay]:

@@ -1,4 +1,4 @@
-"""The stance of an instance: what may be done to its document now. Derived, so replay gives the same one."""
+"""The stance of an instance: the edit window and the verbs of its document now. Derived: replay gives the same one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stance(program: Program, instance: Instance) -> Stance | None:
     stands_still = instance.state.stopping is not None or instance.state.rollback is not None
     takes_verbs = instance.status in _TAKES_VERBS and not stands_still
     return Stance(
-        window=strictest(*(stay.area.window for stay in found)),
+        window=strictest(*(stay.window for stay in found)),
         verbs=verbs_offered(program, tokens) if takes_verbs else (),
         stable=any(stay.area.stable for stay in found),
         asks=any(_asks(stay) for stay in found),

@@ -13,7 +13,7 @@ from holdfast.core.model.decision import Fact
 from holdfast.core.model.ids import step_id, token_id
 from holdfast.core.model.program import Place
 from holdfast.core.model.timestamps import seconds, to_iso
-from holdfast.graph.machine import Completion, Hook, Param, Rule
+from holdfast.graph.machine import EFFECT, Completion, Hook, Param, Rule
 
 TRANSITION: Final = "transition"
 HOOK: Final = "hook"
@@ -50,7 +50,11 @@ def fact_id(turn: Turn, token: str, run: int, *what: str) -> bytes:
 def tell_transition(turn: Turn, entry: Entry, rule: Rule) -> None:
     body = _body(turn, entry, TRANSITION, rule.params, rule.complete)
     id = fact_id(turn, entry.token, entry.run, TRANSITION)
-    _add(turn, entry, Fact(id, TRANSITION, entry.step, entry.state, entry.event, body, entry.needs_ack))
+    _add(
+        turn,
+        entry,
+        Fact(id, TRANSITION, entry.step, entry.state, entry.event, body, _number(turn, entry), entry.needs_ack),
+    )
 
 
 def hook_id(turn: Turn, token: str, run: int, hook: Hook) -> bytes:
@@ -78,12 +82,13 @@ def tell_hook(turn: Turn, entry: Entry, hook: Hook) -> None:
             state=entry.state,
             event=entry.event,
             body=body,
+            number=_number(turn, entry),
             needs_ack=entry.needs_ack or hook.holds,
             code=hook.code,
             type=hook.type,
             mode=hook.ack,
             starts=starts,
-            ends=ends,
+            ends=ends if hook.type == EFFECT else None,  # what is no effect is told its deadline, and delivered
         ),
     )
 
@@ -94,7 +99,16 @@ def tell_complete(turn: Turn, entry: Entry, complete: Completion | None, verdict
     send = named.success if verdict == "success" else named.failure
     body = _body(turn, entry, COMPLETE, (), complete, verdict=verdict, send=send)
     id = fact_id(turn, entry.token, entry.run, COMPLETE)
-    _add(turn, entry, Fact(id, COMPLETE, entry.step, entry.state, entry.event, body, entry.needs_ack))
+    _add(
+        turn,
+        entry,
+        Fact(id, COMPLETE, entry.step, entry.state, entry.event, body, _number(turn, entry), entry.needs_ack),
+    )
+
+
+def _number(turn: Turn, entry: Entry) -> int | None:
+    """The code of the event."""
+    return None if turn.program.machine is None else turn.program.machine.codes.get(entry.event)
 
 
 def _moment(turn: Turn, after: float | None) -> int | None:
@@ -122,7 +136,7 @@ def _body(
             "from": entry.came_from,
             "to": entry.state,
             "event": entry.event,
-            "code": machine.codes.get(entry.event),
+            "code": _number(turn, entry),
             "lifecycle": entry.hop,
             "actor": entry.actor,
             "payload": msgspec.Raw(entry.payload or NULL),

@@ -51,16 +51,17 @@ class NotApplied(Exception):
 
 
 def event_of(program: Program, wanted: str | int) -> str:
-    """Find an event by its name or code; a code may come as text."""
+    """Find an event by its name or code; a code may come as text. One that no transition takes is known, too."""
     machine = program.machine
     codes = {} if machine is None else machine.codes
-    if wanted in program.events:
+    events = program.events | codes.keys()
+    if wanted in events:
         return str(wanted)
     text = str(wanted)
     found = next((name for name, code in codes.items() if str(code) == text), None)
     if found is not None:
         return found
-    known = ", ".join(f"{name} ({codes[name]})" if name in codes else name for name in sorted(program.events))
+    known = ", ".join(f"{name} ({codes[name]})" if name in codes else name for name in sorted(events))
     raise Refused(
         f"The machine {program.name!r} has no event {wanted!r}.",
         code="EVENT_UNKNOWN",

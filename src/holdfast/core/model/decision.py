@@ -166,6 +166,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     state: str
     event: str
     body: bytes
+    number: int | None  # of the event: its code
     needs_ack: bool = True
     code: str | None = None  # of a hook, as all that follows
     type: str | None = None  # gate | effect

@@ -72,6 +72,12 @@ def rerun(turn: Turn, signal: Rerun) -> None:
 
 
 def _check_moment(turn: Turn) -> None:
+    if turn.program.rules.tells_facts:
+        raise Conflict(
+            "A machine that is not over moves by events only: its consumers are told of each.",
+            code="TRIGGER_NEEDED",
+            hint="Use engine.trigger; what is over begins again at a state as a new instance.",
+        )
     if turn.rollback is not None or turn.status is InstanceStatus.ROLLING_BACK:
         raise Conflict(
             "The instance is going backwards.",

@@ -7,8 +7,6 @@ checked, last comes the proof that the envelope is whole.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from holdfast.doors.envelope.findings import ROOT, Finding, Findings, Place, require_sound
@@ -17,9 +15,10 @@ from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.patch_lowering import Lowered, lower_patch
 from holdfast.doors.envelope.patch_rules import check_patch
 from holdfast.doors.envelope.tables import Tables
+from holdfast.doors.envelope.written import patch_hash, policy_contents
 from holdfast.graph.approvals import Lack, find_lacks
 from holdfast.graph.checks.check import check_normalised, normalised
-from holdfast.graph.compile import assemble
+from holdfast.graph.compile import assemble, compile_graph
 from holdfast.graph.compiled import Compiled, sealed
 from holdfast.graph.diagnostics import Diagnostic
 from holdfast.graph.envelope import EffectiveConfig, EnvelopeConfig, PatchRef
@@ -28,9 +27,13 @@ from holdfast.graph.model import Graph, dump_struct
 from holdfast.graph.scopes import find_scopes
 from holdfast.graph.topology import read_topology
 from holdfast.graph.weaving import parts_of, weave
-from holdfast.payloads import hash_json
 
 NO_TABLES = Tables()
+
+
+def compile_envelope(contract: ContractDefinition) -> Compiled:
+    """Compile the envelope of a sound contract. It runs no documents, and its gates demand no approvals yet."""
+    return compile_graph(lower_contract(contract))
 
 
 def compile_effective(
@@ -94,7 +97,7 @@ def _weave(envelope: Graph, config: EnvelopeConfig, patch: PatchDefinition | Non
         envelope=config,
         patch=None
         if patch is None
-        else PatchRef(version=patch.version, hash=hash_patch(patch), policies=_extra(patch)),
+        else PatchRef(version=patch.version, hash=patch_hash(patch), policies=policy_contents(patch)),
         filled=tuple(sorted(lowered.fillings)),
         windows={name: found.window for name, found in sorted(lowered.fillings.items()) if found.window is not None},
         tables={
@@ -114,31 +117,6 @@ def _weave(envelope: Graph, config: EnvelopeConfig, patch: PatchDefinition | Non
         regions=tuple(parts.regions.values()),
     )
     return Woven(graph, effective)
-
-
-def _extra(patch: PatchDefinition) -> list[dict[str, Any]]:
-    """The policies of a patch by name; their order has no meaning."""
-    found: list[dict[str, Any]] = []
-    for policy in sorted(patch.policies, key=lambda policy: policy.name):
-        data = dump_struct(policy, "policy")
-        data.pop("about", None)
-        found.append(data | ({"on": sorted(policy.on)} if policy.on else {}))
-    return found
-
-
-def hash_patch(patch: PatchDefinition) -> str:
-    """Hash a patch: without the number that the engine gave it, in whatever order its parts are written."""
-    slots = {
-        name: {
-            **{key: value for key, value in dump_struct(steps, "patch").items() if key not in ("nodes", "edges")},
-            "nodes": sorted((dump_struct(node, "node") for node in steps.nodes), key=lambda each: each["id"]),
-            "edges": sorted((dump_struct(edge, "edge") for edge in steps.edges), key=hash_json),
-        }
-        for name, steps in patch.slots.items()
-        if steps != type(steps)()
-    }
-    policies = _extra(patch)
-    return hash_json({"contract": patch.contract, "envelope": patch.envelope, "slots": slots, "policies": policies})
 
 
 # --- findings of the whole graph --------------------------------------------------------------------------------------
@@ -163,7 +141,7 @@ class _Origins:
             self.edges[id] = place if index is None else place.item("edges", index)
 
     def find(self, place: str) -> Place:
-        """Find the place in the patch of a place in the graph; what is of the envelope stays as it is."""
+        """Find the place in the patch of a place in the graph; places of the envelope stay as they are."""
         collection, _, rest = place.partition(".")
         known = {"nodes": self.nodes, "edges": self.edges}.get(collection, {})
         id = rest

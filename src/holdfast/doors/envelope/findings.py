@@ -37,6 +37,7 @@ REMEDIES: Final[dict[str, str]] = {
     "PATCH_POLICY_TAKEN": "Give it another name: it is added to the policies of the contract, never put instead.",
     "PATCH_POLICY_TARGET": "Name verbs and actions of the contract.",
     "PATCH_RUN_AS_LOOSER": "Keep to the account that the contract names, or let it run as the actor.",
+    "PATCH_TABLE_MISFIT": "Use a table for documents of this type, or correct the columns of the table.",
     "PATCH_TABLE_UNKNOWN": "Publish the decision table first, or correct its name or version.",
     "PATCH_TARGET_UNKNOWN": "Name a node of this slot, or one of the ports in, out and rejected.",
     "PATCH_TIMEOUT_UNUSED": "Set due or deadline, or remove the edge.",

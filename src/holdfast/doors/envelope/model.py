@@ -83,7 +83,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a document is amended."""
+    """The amendment of a document."""
 
     states: tuple[str, ...] = ()  # where the verb `amend` is offered: a new document takes the place of the old one
     drift: str | None = None  # the state to which a material edit in a stable slot leads; None: such an edit is refused
@@ -106,7 +106,7 @@ class ContractDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class Approvers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Who is asked: exactly one of them."""
+    """The person or the role that is asked: exactly one of the fields."""
 
     user: str | None = None
     role: str | None = None

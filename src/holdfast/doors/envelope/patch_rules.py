@@ -1,7 +1,7 @@
 """Rules of a patch: its contract, the shape of each slot's steps, and its policies.
 
-Everything is found at once. What the steps are by themselves is in `step_rules.py`; what only the whole graph shows is
-found by the compiler when nothing is wrong here.
+All problems come at once. The rules of single steps are in `step_rules.py`. Those of the whole graph
+are the compiler's, when nothing is wrong here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from holdfast.doors.envelope.findings import ROOT, Findings, Place
 from holdfast.doors.envelope.lowering import variables_of
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition, PatchEdge, PolicyRule, SlotPatch
 from holdfast.doors.envelope.patch_kinds import COMPLETED, TAKES, TIMEOUT
+from holdfast.doors.envelope.reading.names import CALLS
 from holdfast.doors.envelope.slots import ContractIndex, resolve_slots
 from holdfast.doors.envelope.step_rules import Scope, check_expression, check_name, check_steps
 from holdfast.doors.envelope.tables import Tables
@@ -77,14 +78,14 @@ def _homes(patch: PatchDefinition) -> dict[str, str]:
 
 def _policies(contract: ContractDefinition, patch: PatchDefinition, scope: Scope) -> None:
     taken = {policy.name for policy in contract.policies}
-    known = {verb.name for verb in contract.verbs} | {action.name for action in contract.actions}
+    known = CALLS | {each.name for each in (*contract.verbs, *contract.actions)}
     for index, policy in enumerate(patch.policies):
         place = ROOT.item("policies", index, policy.name)
         _policy(policy, taken, known, scope, place)
         taken.add(policy.name)
 
 
-def _policy(policy: PolicyRule, taken: set[str], known: set[str], scope: Scope, place: Place) -> None:
+def _policy(policy: PolicyRule, taken: set[str], known: frozenset[str], scope: Scope, place: Place) -> None:
     check_name(policy.name, scope.findings, place)
     if policy.name in taken:
         scope.findings.add("PATCH_POLICY_TAKEN", place, f"There is a policy {policy.name!r} already.")

@@ -56,7 +56,7 @@ class ContractIndex:
         return [gate for gate in gates if gate.name in exits] or [gate for gate in gates if gate.name not in behind]
 
     def is_stable(self, state: str) -> bool:
-        """Check if a state ends in a gate behind a stable slot: the gate must meet what was approved there."""
+        """Check if a state ends in a gate behind a stable slot: the gate must meet the version approved there."""
         exits = {gate.name for gate in self.gates_of(state)}
         return any(slot.stable and slot.exit in exits for slot in self.slots_of(state))
 

@@ -23,7 +23,7 @@ _UNSET: Final = (None, False)
 
 
 class Scope:
-    """What the steps of a patch are checked against."""
+    """The surroundings of a patch that its steps are checked against."""
 
     def __init__(
         self, contract: ContractDefinition, tables: Tables, findings: Findings, variables: dict[str, str]
@@ -32,7 +32,8 @@ class Scope:
         self.tables = tables
         self.findings = findings
         self.variables = variables
-        self.fields = frozenset(field.name for field in contract.fields)
+        self.types = {field.name: field.type for field in contract.fields}
+        self.fields = frozenset(self.types)
         self.actions = {action.name: action for action in contract.actions}
         self.sound: set[tuple[str, str]] = set()  # expressions that were compiled before, with the type demanded
 
@@ -147,11 +148,24 @@ class _Step:
 
     def _table(self) -> None:
         name, version = self.node.table, self.node.table_version
-        if name is not None and self.scope.tables.find(name, version) is None:
+        if name is None:
+            return
+        table = self.scope.tables.find(name, version)
+        if table is None:
             which = "" if version is None else f" of version {version}"
             message = f"There is no decision table {name[:80]!r}{which}."
             hint = self.findings.nearest(name, self.scope.tables.names)
             self.findings.add("PATCH_TABLE_UNKNOWN", self.place.at("table"), message, hint=hint)
+            return
+        for column in table.table.get("columns", ()):
+            self._column(name, column["field"], column["type"])
+
+    def _column(self, table: str, field: str, type: str) -> None:
+        found = self.scope.types.get(field)
+        if found != type:
+            told = "has no such field" if found is None else f"has a {found}"
+            message = f"The table {table!r} reads {field[:80]!r} as {type}; the contract {told}."
+            self.findings.add("PATCH_TABLE_MISFIT", self.place.at("table"), message)
 
     def _approvers(self, approvers: Approvers) -> None:
         given = [field for field, value in msgspec.structs.asdict(approvers).items() if value is not None]

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.doors.durations import write_duration
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition, PatchEdge, PatchNode, SlotPatch
+from holdfast.graph.model import dump_struct
 from holdfast.payloads import canonical, hash_json
 
 SPANS: Final = frozenset({"due", "delay", "deadline"})
@@ -59,21 +60,33 @@ def contract_hash(contract: ContractDefinition) -> str:
 
 
 def patch_hash(patch: PatchDefinition) -> str:
-    """The SHA-256 of everything that changes behaviour, whatever the order in which it was written."""
+    """The SHA-256 of a patch without the number that the engine gives it, whatever the order of its parts."""
     return hash_json(
         {
             "contract": patch.contract,
             "envelope": patch.envelope,
-            "policies": _sorted(_plain(patch).get("policies", [])),
-            "slots": {name: _slot_content(slot) for name, slot in patch.slots.items()},
+            "slots": {name: _slot_content(slot) for name, slot in patch.slots.items() if slot != SlotPatch()},
+            "policies": policy_contents(patch),
         }
     )
 
 
+def policy_contents(patch: PatchDefinition) -> list[dict[str, Any]]:
+    """The policies of a patch by name; their order has no meaning."""
+    found: list[dict[str, Any]] = []
+    for policy in sorted(patch.policies, key=lambda policy: policy.name):
+        data = dump_struct(policy, "policy")
+        data.pop("about", None)
+        found.append(data | ({"on": sorted(policy.on)} if policy.on else {}))
+    return found
+
+
 def _slot_content(slot: SlotPatch) -> dict[str, Any]:
-    nodes = [_without(node_data(node), "name", "about") for node in slot.nodes]
-    edges = [_without(_plain(edge), "label") for edge in slot.edges]
-    return {**_plain(slot), "nodes": sorted(nodes, key=canonical), "edges": sorted(edges, key=canonical)}
+    return {
+        **_without(dump_struct(slot, "patch"), "nodes", "edges"),
+        "nodes": sorted((dump_struct(node, "node") for node in slot.nodes), key=lambda each: each["id"]),
+        "edges": sorted((dump_struct(edge, "edge") for edge in slot.edges), key=hash_json),
+    }
 
 
 def _sorted(value: Any) -> Any:

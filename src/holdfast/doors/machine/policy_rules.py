@@ -28,11 +28,15 @@ def check_policy(policy: Policy, findings: Findings) -> None:
     known = {each.code for each in policy.params} if policy.has_all_params else None
     for rule in policy.rules:
         _check_params(rule.params, ("rules", rule.index), known, findings)
-        if rule.complete is not None and rule.complete.success is not None and rule.complete.failure is None:
-            message = f"The rule of {rule.state!r} has an event for success and none for failure."
-            findings.warn("MACHINE_FAILURE_MISSING", ("rules", rule.index, "complete"), message)
+        _check_failure(rule.complete, ("rules", rule.index), f"The rule of {rule.state!r}", findings)
         for hook in rule.emit:
             _check_hook(hook, ("rules", rule.index, "emit", hook.index), known, findings)
+
+
+def _check_failure(complete: Completed | None, path: Path, whose: str, findings: Findings) -> None:
+    if complete is not None and complete.success is not None and complete.failure is None:
+        message = f"{whose} has an event for success and none for failure."
+        findings.warn("MACHINE_FAILURE_MISSING", (*path, "complete"), message)
 
 
 def _check_params(codes: Iterable[str], path: Path, known: set[str] | None, findings: Findings) -> None:
@@ -51,7 +55,9 @@ def _check_hook(hook: Emitted, path: Path, known: set[str] | None, findings: Fin
     if hook.codes != 1:
         there = "both event and route" if hook.codes else "neither event nor route"
         findings.add("MACHINE_HOOK_AMBIGUOUS", path, f"The hook has {there}.")
-    if hook.type == EFFECT and hook.complete is not None:
+    if hook.type != EFFECT:
+        _check_failure(hook.complete, path, f"{hook.code!r}", findings)
+    elif hook.complete is not None:
         message = f"{hook.code!r} is an effect and has `complete`."
         findings.add("MACHINE_EFFECT_COMPLETES", (*path, "complete"), message)
     if hook.type == GATE and hook.order is None:

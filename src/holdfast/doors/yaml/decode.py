@@ -288,6 +288,8 @@ def _fits(shape: Shape, tree: Tree) -> bool:
             return isinstance(tree, Sequence)
         case Fields() | Variants() | Named() | Json() | Expressions():
             return isinstance(tree, Mapping)
+        case Flag():
+            return isinstance(tree, Scalar) and isinstance(tree.value, bool)
         case _:
             return isinstance(tree, Scalar) and (not isinstance(shape, Text) or isinstance(tree.value, str))
 

@@ -21,7 +21,8 @@ def shared_keys(topology: Topology, scopes: Scopes) -> Iterator[Diagnostic]:
     following = _following(topology, scopes)
     splits = [node for node in scopes.inside if topology.is_split(node)]
     written: dict[str, Writers] = {}
-    for split in sorted(splits, key=scopes.depth, reverse=True):
+    depths = scopes.depths()
+    for split in sorted(splits, key=lambda split: depths[split], reverse=True):
         branches = [
             _keys(branch.target, split, topology, scopes, following, written) for branch in topology.branches(split)
         ]
@@ -62,9 +63,8 @@ def _keys(
     for node in walk([start], after) if scopes.inside[start] == split else ():
         for key in output_keys(topology.nodes[node]) or ():
             found[key].add(node)
-        if node in written:
-            for key, nodes in written[node].items():
-                found[key] |= nodes
+        for key, nodes in written[node].items() if node in written else ():
+            found[key] |= nodes
     return found
 
 

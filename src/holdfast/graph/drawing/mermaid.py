@@ -1,4 +1,8 @@
-"""Draw a graph as a Mermaid flowchart, for documentation and the console, even if it does not compile."""
+"""Draw a graph as a Mermaid flowchart, for documentation and the console, even if it does not compile.
+
+A document's graph has its slots as groups, the nodes of its envelope marked as locked, and a dotted line for each verb
+that interrupts a region.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
+from holdfast.graph.drawing.regions import drawn_edges, groups_of, interrupts_of, is_locked, windows_of
 from holdfast.graph.envelope import NEVER
 from holdfast.graph.kinds import KINDS, UNKNOWN, Shape
 from holdfast.graph.model import Edge, Graph, Node
@@ -25,6 +30,7 @@ BRACKETS: Final[dict[Shape, tuple[str, str]]] = {
     Shape.FLAG: (">", "]"),
 }
 UNDO: Final = '-.-|"undone by"|'
+LOCKED: Final = "stroke-width:3px"
 EXCEPTIONAL: Final = frozenset({"error", "timeout", NEVER})
 
 # Letters, digits and a few harmless signs stay readable; a dot or dash before a space would start a Markdown list.
@@ -35,11 +41,12 @@ REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 def to_mermaid(graph: Graph) -> str:
     names = _names(graph)
     lines = ["flowchart TD"]
-    lines.extend(f"    {line}" for line in _node_lines(graph, names))
+    lines.extend(f"    {line}" for line in _grouped(graph, names))
     if graph.entry in names:
         lines.append(f"    entry(( )) --> {names[graph.entry]}")
-    lines.extend(f"    {_edge_line(edge, names)}" for edge in graph.edges)
+    lines.extend(f"    {_edge_line(edge, names)}" for edge in drawn_edges(graph))
     lines.extend(f"    {names[node.id]} {UNDO} {names[node.undo]}" for node in graph.nodes if node.undo is not None)
+    lines.extend(f"    {line}" for line in _region_lines(graph, names))
     return "\n".join(lines) + "\n"
 
 
@@ -51,12 +58,37 @@ def _names(graph: Graph) -> dict[str, str]:
     return {id: f"n{number}" for number, id in enumerate(ids, 1)}
 
 
-def _node_lines(graph: Graph, names: dict[str, str]) -> Iterator[str]:
+def _grouped(graph: Graph, names: dict[str, str]) -> Iterator[str]:
+    """Write the nodes; those of a document's slots in a group each."""
+    lines = dict(_node_lines(graph, names))
+    groups = groups_of(graph) if graph.regions else ()
+    inside = {id for group in groups for id in group.nodes}
+    yield from (line for id, line in lines.items() if id not in inside)
+    for number, group in enumerate(groups, 1):
+        yield f'subgraph g{number}["{_escaped(group.title)}"]'
+        yield from (f"    {lines[id]}" for id in group.nodes)
+        yield "end"
+
+
+def _node_lines(graph: Graph, names: dict[str, str]) -> Iterator[tuple[str, str]]:
     nodes = {node.id: node for node in reversed(graph.nodes)}
+    windows = windows_of(graph)
     for id, name in names.items():
         opening, closing = _brackets(nodes.get(id))
         kind = nodes[id].kind if id in nodes else "unknown node"
-        yield f'{name}{opening}"{_escaped(id)}<br/>{_escaped(kind)}"{closing}'
+        about = f"{kind}, {windows[id]}" if id in windows else kind
+        yield id, f'{name}{opening}"{_escaped(id)}<br/>{_escaped(about)}"{closing}'
+
+
+def _region_lines(graph: Graph, names: dict[str, str]) -> Iterator[str]:
+    groups = {group.name: f"g{number}" for number, group in enumerate(groups_of(graph), 1)}
+    for found in interrupts_of(graph):
+        source = groups[found.group] if found.source is None and found.group is not None else names[found.source or ""]
+        yield f'{source} -.->|"{_escaped(found.verb)}"| {names[found.target]}'
+    locked = [names[node.id] for node in graph.nodes if is_locked(graph, node.id)]
+    if locked:
+        yield f"classDef locked {LOCKED}"
+        yield f"class {','.join(locked)} locked"
 
 
 def _brackets(node: Node | None) -> tuple[str, str]:

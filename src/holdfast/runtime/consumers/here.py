@@ -66,8 +66,8 @@ class HereRunner:
                     claimed, consumer.name, await self._call(handler, event, ConsumerContext(event))
                 )
         except DoNotRetry as refusal:
+            self._answers.report(event, claimed, refusal, again=False)
             if claimed.needs_ack:
-                self._answers.report(event, claimed, refusal, again=False)
                 await self._answers.close(claimed.key, FAILED, consumer.name, str(refusal) or type(refusal).__name__)
         except Exception as failure:
             self._answers.report(event, claimed, failure, again=True)

@@ -108,17 +108,36 @@ def _headers(delivery: Delivery, body: bytes, secrets: Secrets) -> dict[str, str
     return headers
 
 
-def _own_headers(config: dict[str, Any], secrets: Secrets) -> dict[str, str]:
-    """Headers of the definition: text, or `{"secret": name, "prefix": "Bearer "}`."""
+def check_webhook(config: dict[str, Any]) -> None:
+    """Check a config as far as any process can tell: secrets and addresses are those of the process that delivers."""
+    read_target(config.get("url"))
+    if not isinstance(config.get("signed", True), bool):
+        raise _config("`signed` is true or false")
+    if not isinstance(config.get("secret", DEFAULT_SECRET), str):
+        raise _config("`secret` is the name of one")
+    for name, value in _wanted_headers(config):
+        hidden = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        if not isinstance(value if hidden is None else hidden.get("secret"), str):
+            raise _config(f"the header {name} is neither text nor a secret")
+
+
+def _wanted_headers(config: dict[str, Any]) -> list[tuple[str, Any]]:
     wanted = config.get("headers")
     if wanted is None:
-        return {}
+        return []
     if not isinstance(wanted, dict):
         raise _config("`headers` is a mapping")
-    headers: dict[str, str] = {}
-    for name, value in cast("dict[str, Any]", wanted).items():
+    headers = [*cast("dict[str, Any]", wanted).items()]
+    for name, _ in headers:
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
             raise _config(f"{ascii(name)[:80]} is not a header a definition may set")
+    return headers
+
+
+def _own_headers(config: dict[str, Any], secrets: Secrets) -> dict[str, str]:
+    """Headers of the definition: text, or `{"secret": name, "prefix": "Bearer "}`."""
+    headers: dict[str, str] = {}
+    for name, value in _wanted_headers(config):
         if isinstance(value, dict):
             if "url" not in config:
                 raise _config("a secret is not sent to an address that comes with the data")

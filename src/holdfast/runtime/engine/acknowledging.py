@@ -14,7 +14,8 @@ from holdfast.errors import Conflict, Refused
 from holdfast.runtime.commit.items import Item
 from holdfast.runtime.consumers.events import Postpone
 from holdfast.runtime.consumers.receiving import unknown_consumer
-from holdfast.runtime.engine.consuming import Consuming, take_number
+from holdfast.runtime.consumers.registering import take_number
+from holdfast.runtime.engine.consuming import Consuming
 from holdfast.runtime.machines.triggers import TriggerResult, result_of, take_event, take_raw
 from holdfast.runtime.validation import check_text, take_names, take_utc
 from holdfast.store.consumers import find_taker

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
-from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,24 +14,22 @@ from holdfast.core.model.timestamps import from_datetime
 from holdfast.errors import Conflict, Refused
 from holdfast.runtime.consumers.events import ConsumerEvent, Postpone
 from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST, Receiver, unknown_consumer
+from holdfast.runtime.consumers.registering import (
+    IN_FLIGHT,
+    NOW,
+    Since,
+    new_consumer,
+    take_number,
+    take_target,
+)
 from holdfast.runtime.consumers.registry import Consumer
 from holdfast.runtime.engine.reading import Reading
-from holdfast.runtime.machines.triggers import flow_of
-from holdfast.runtime.validation import Id, check_flag, check_moment, check_text, take_id, take_names, take_payload
+from holdfast.runtime.validation import Id, check_moment, check_text, take_id
 from holdfast.store import consumers as stored
 from holdfast.store import deliveries
-from holdfast.store.consumers import ConsumerState, KnownConsumer, NewConsumer
+from holdfast.store.consumers import ConsumerState, KnownConsumer
 from holdfast.store.deliveries import FIRST, Delivery, DeliveryKey
 from holdfast.store.reads.steps import check_page
-
-NOW: Final = "now"
-BEGINNING: Final = "beginning"
-LONGEST_TTL: Final = 86_400.0
-MOST_IN_FLIGHT: Final = 100_000
-MOST_ATTEMPTS: Final = 1_000_000
-IN_FLIGHT: Final = 256
-
-Since = datetime | Literal["now", "beginning"]
 
 
 class DeliveryPage(msgspec.Struct, frozen=True):
@@ -58,7 +55,7 @@ class Consuming(Reading):
         env: str,
         definitions: Iterable[str] | None = None,
         states: Iterable[str] | None = None,
-        events: Iterable[str] | None = None,
+        events: Iterable[str | int] | None = None,
         hooks: Iterable[str] | None = None,
         transitions: bool = True,
         takes_hooks: bool = True,
@@ -73,9 +70,10 @@ class Consuming(Reading):
         It is registered when a worker of this engine runs. Several processes with a consumer of one name share its
         deliveries.
         """
-        new = self._new_consumer(
-            name, env, "here", definitions, states, events, hooks, transitions=transitions, takes_hooks=takes_hooks,
-            since=since, ttl=ttl, max_attempts=max_attempts, in_flight=in_flight, critical=critical,
+        new = new_consumer(
+            self.consumer_options, name, env, "here", definitions, states, events, hooks, transitions=transitions,
+            takes_hooks=takes_hooks, since=since, ttl=ttl, max_attempts=max_attempts, in_flight=in_flight,
+            critical=critical,
         )  # fmt: skip
         return self.consumers_here.add(self.org, new)
 
@@ -88,7 +86,7 @@ class Consuming(Reading):
         target: Mapping[str, Any] | None = None,
         definitions: Iterable[str] | None = None,
         states: Iterable[str] | None = None,
-        events: Iterable[str] | None = None,
+        events: Iterable[str | int] | None = None,
         hooks: Iterable[str] | None = None,
         transitions: bool = True,
         takes_hooks: bool = True,
@@ -111,12 +109,13 @@ class Consuming(Reading):
                 code="CONSUMER_WAY",
                 hint="Register pull or push; `engine.consumer` is for handlers of this process.",
             )
-        new = self._new_consumer(
-            name, env, way, definitions, states, events, hooks, transitions=transitions, takes_hooks=takes_hooks,
-            since=since, ttl=ttl, max_attempts=max_attempts, in_flight=in_flight, critical=critical,
+        new = new_consumer(
+            self.consumer_options, name, env, way, definitions, states, events, hooks, transitions=transitions,
+            takes_hooks=takes_hooks, since=since, ttl=ttl, max_attempts=max_attempts, in_flight=in_flight,
+            critical=critical,
         )  # fmt: skip
         check_text(owner, "owner")
-        new = msgspec.structs.replace(new, target=_target(way, target), owner=owner)
+        new = msgspec.structs.replace(new, target=take_target(way, target), owner=owner)
         known = await stored.register(self._opened(), self.org, new, of_any=of_any)
         if not of_any and known.owner != owner:
             raise Conflict(
@@ -127,48 +126,6 @@ class Consuming(Reading):
         await stored.beat(self._opened(), [known.id])
         self._announce()
         return known
-
-    def _new_consumer(
-        self,
-        name: str,
-        env: str,
-        way: str,
-        definitions: Iterable[str] | None,
-        states: Iterable[str] | None,
-        events: Iterable[str] | None,
-        hooks: Iterable[str] | None,
-        *,
-        transitions: bool,
-        takes_hooks: bool,
-        since: Since,
-        ttl: float | None,
-        max_attempts: int | None,
-        in_flight: int,
-        critical: bool,
-    ) -> NewConsumer:
-        flow_of(env, "any")  # refuses what is no environment
-        _check_name(name)
-        flags = (("transitions", transitions), ("takes_hooks", takes_hooks), ("critical", critical))
-        for what, value in flags:
-            check_flag(value, what)
-        options = self.consumer_options
-        attempts = options.max_attempts if max_attempts is None else max_attempts
-        return NewConsumer(
-            environment=env,
-            name=name,
-            way=way,
-            definitions=_names(definitions, "definition"),
-            states=_names(states, "state"),
-            events=_names(events, "event"),
-            hooks=_names(hooks, "hook"),
-            takes_transitions=transitions,
-            takes_hooks=takes_hooks,
-            critical=critical,
-            ttl=take_number(options.ttl if ttl is None else ttl, "ttl", 1.0, LONGEST_TTL),
-            max_attempts=round(take_number(attempts, "max_attempts", 1, MOST_ATTEMPTS)),
-            in_flight=round(take_number(in_flight, "in_flight", 1, MOST_IN_FLIGHT)),
-            since=_since(since),
-        )
 
     async def beat_consumer(self, env: str, name: str) -> None:
         """Tell that a consumer is alive. Polls and workers beat by themselves."""
@@ -325,51 +282,3 @@ def _place(after: str | None) -> tuple[tuple[int, bytes], bytes]:
     handle, _, consumer = str(after).partition(".")
     fact = decode_ack(handle)
     return (fact.at, fact.fact), take_id(consumer) if consumer else bytes(16)
-
-
-def _check_name(name: Any) -> None:
-    check_text(name if isinstance(name, str) else "", "name of a consumer")
-    if "/" in name or len(name.encode()) > 200:
-        raise Refused(
-            f"{name[:80]!r} is not the name of a consumer.",
-            code="TEXT_INVALID",
-            hint="Use up to 200 bytes without a slash.",
-        )
-
-
-def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...] | None:
-    return None if names is None else tuple(sorted(set(take_names(names, what))))
-
-
-def take_number(value: Any, what: str, least: float, most: float = inf) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise Refused(
-            f"`{what}` is {str(value)[:40]}.", code="NUMBER_INVALID", hint=f"Give a number from {least:g} to {most:g}."
-        )
-    return value
-
-
-def _since(since: Any) -> int | None:
-    if since == NOW:
-        return None
-    if since == BEGINNING:
-        return 0
-    if not isinstance(since, datetime):
-        raise Refused(
-            f"`since` is {str(since)[:40]!r}.",
-            code="MOMENT_INVALID",
-            hint='Pass "now", "beginning" or a datetime.',
-        )
-    return from_datetime(since)
-
-
-def _target(way: str, target: Mapping[str, Any] | None) -> bytes | None:
-    if way != "push":
-        if target is not None:
-            raise Refused("Only a push has a target.", code="CONSUMER_TARGET", hint="Leave it out, or register push.")
-        return None
-    if target is None or not isinstance(target.get("url"), str):
-        raise Refused(
-            "A push needs a target with a url.", code="CONSUMER_TARGET", hint='Pass target={"url": "https://…"}.'
-        )
-    return take_payload(dict(target), "the target")

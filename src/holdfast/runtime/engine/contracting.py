@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.doors.envelope.findings import Finding
-from holdfast.doors.envelope.load import require_contract, require_patch
 from holdfast.doors.envelope.lowering import graph_name
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
+from holdfast.doors.envelope.reading.load import require_contract, require_patch
 from holdfast.errors import Refused
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.envelopes import contracts, drafts, patches, rebase

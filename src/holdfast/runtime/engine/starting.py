@@ -20,7 +20,7 @@ from holdfast.runtime.commit.items import Item
 from holdfast.runtime.commit.starter import Start, new_id, new_ids
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.people.standing import Standing
-from holdfast.runtime.people.start_rules import Caller, attributes_of, caller_of, check_start
+from holdfast.runtime.people.start_rules import Caller, attributes_of, caller_of, check_start, check_startable
 from holdfast.runtime.publishing import Publishable, Published, publish
 from holdfast.runtime.reads.views import current, pending
 from holdfast.runtime.validation import check_key, check_text, check_version, take_payload
@@ -121,6 +121,7 @@ class Starting(Reading):
         definition = self.catalog.cached(self.org, flow, version)
         if definition is None or definition.program.rules.needs_document:
             definition = await self.catalog.startable(session, self.org, flow, version)
+        check_startable(definition.program)
         if caller.capabilities is not None or definition.program.rules.checks_input:
             await check_start(definition.program, raw, caller.capabilities)
         extra = None if attributes is None else take_payload(attributes, "the attributes", flow)
@@ -173,6 +174,7 @@ class Starting(Reading):
             for raw in values:
                 await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = await self.catalog.startable(session, self.org, flow, version)
+        check_startable(definition.program)
         if definition.program.rules.checks_input:
             for raw in values:
                 await check_start(definition.program, raw)

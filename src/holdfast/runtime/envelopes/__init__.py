@@ -1,1 +1,1 @@
-"""Contracts and patches at work: publishing them, drafts, another contract under the patches there are."""
+"""Contracts and patches at work: publishing, drafts, rebases, and the simulation of an effective graph."""

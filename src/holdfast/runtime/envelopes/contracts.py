@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.doors.envelope.effective import compile_effective
-from holdfast.doors.envelope.load import require_contract
 from holdfast.doors.envelope.lowering import graph_name, lower_contract
 from holdfast.doors.envelope.model import ContractDefinition
+from holdfast.doors.envelope.reading.load import require_contract
 from holdfast.doors.envelope.written import contract_data
 from holdfast.errors import Conflict, DefinitionError, NotFound
 from holdfast.graph.compiled import COMPILER_VERSION

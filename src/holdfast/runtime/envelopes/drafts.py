@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.doors.envelope.load import require_patch
 from holdfast.doors.envelope.model import PatchDefinition
+from holdfast.doors.envelope.reading.load import require_patch
 from holdfast.doors.envelope.written import patch_data
 from holdfast.errors import Conflict, NotFound
 from holdfast.payloads import canonical

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.doors.envelope.effective import check_effective, compile_effective, hash_patch
+from holdfast.doors.envelope.effective import check_effective, compile_effective
 from holdfast.doors.envelope.findings import Finding
-from holdfast.doors.envelope.load import require_patch
 from holdfast.doors.envelope.lowering import graph_name
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
-from holdfast.doors.envelope.written import patch_data
+from holdfast.doors.envelope.reading.load import require_patch
+from holdfast.doors.envelope.written import patch_data, patch_hash
 from holdfast.errors import Conflict, NotFound
 from holdfast.graph.compiled import COMPILER_VERSION, Compiled
 from holdfast.graph.integrity import in_order
@@ -197,7 +197,7 @@ def _row(org: str, contract: ContractDefinition, patch: PatchDefinition, base: d
         source=canonical(data),
         patches=canonical(data.get("slots", {})),
         base=canonical(base),
-        hash=hash_patch(patch),
+        hash=patch_hash(patch),
         compiler_version=COMPILER_VERSION,
         created_by=by,
     )

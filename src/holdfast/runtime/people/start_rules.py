@@ -44,6 +44,16 @@ def caller_of(caller: Caller | None, by: str | None) -> Caller:
     return msgspec.structs.replace(found, id=by)
 
 
+def check_startable(program: Program) -> None:
+    """Refuse to start a machine: its instances are made by the first trigger of their reference."""
+    if program.machine is not None:
+        raise Refused(
+            f"{program.name!r} is a machine: an instance begins with the first event of its reference.",
+            code="TRIGGER_NEEDED",
+            hint="Use engine.trigger, `holdfast trigger`, or holdfast.trigger in SQL.",
+        )
+
+
 async def check_start(program: Program, raw: bytes, capabilities: Collection[str] | None = None) -> None:
     """Check a start. With capabilities of None the caller vouches for the starter."""
     _require_capabilities(program, capabilities)

@@ -220,6 +220,8 @@ def _next_attempt(effect: ClaimedEffect, finished: FinishedEffect) -> str:
 
 
 def _write(line: Line, decision: Decision) -> None:
+    if not log.isEnabledFor(line.level):
+        return
     instance = decision.instance
     about: dict[str, Any] = {
         "flow": instance.flow, "step": line.step, "instance": instance.id, "tenant": instance.org,
@@ -231,5 +233,12 @@ def _write(line: Line, decision: Decision) -> None:
 
 
 def _say(level: int, what: str, *, instance: bytes, **about: Any) -> None:
+    """Log a line. Its place in the code is this function, so the stack is not searched for it."""
+    if not log.isEnabledFor(level):
+        return
     extra = {"instance": str(UUID(bytes=instance)), **{name: value for name, value in about.items() if value}}
-    log.log(level, "%s", what, extra=extra)
+    record = log.makeRecord(log.name, level, __file__, _LINE, "%s", (what,), None, func="_say", extra=extra)
+    log.handle(record)
+
+
+_LINE: Final = _say.__code__.co_firstlineno

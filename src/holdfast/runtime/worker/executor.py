@@ -178,7 +178,7 @@ class Executor:
                     me.uncancel()
 
     async def _handle(self, job: Job) -> None:
-        if self._is_lost(job):
+        if self._has_waits(job) and self._is_lost(job):
             self._give_back(job)
             return
         if self._hooks.gates and not await self._is_admitted(job):
@@ -206,15 +206,21 @@ class Executor:
         done = WorkDone(job.path, job.step, job.fence, raw, job.calls, job.input)
         self._deliver(Item(job.instance, done, input=job.input))
 
+    def _has_waits(self, job: Job) -> bool:
+        """Check for anything between here and the call that takes time or has effects: a gate, a hook, a transaction, a
+        thread, a span. Without, the check immediately before the call is the only one that is needed.
+        """
+        node = job.place.node
+        return bool(
+            self._hooks.gates or self._hooks.calls or self._telemetry.tracing
+            or job.place.behaviour is Behaviour.CALL or node.timeout is not None
+        )  # fmt: skip
+
     def _take_back(self, job: Job) -> None:
         if job.withheld == HALTED:
             self._deliver(Item(job.instance, not_begun(job), unmade=True))
         else:
             self._give_back(job)
-
-    def _check(self, job: Job) -> None:
-        """The last thing before a handler's own code."""
-        check(job, self._is_lost)
 
     def _fail(self, job: Job, failure: BaseException) -> None:
         if isinstance(failure, asyncio.CancelledError) and _is_cancelled(job):
@@ -248,7 +254,7 @@ class Executor:
         limit = job.place.node.timeout
         if limit is None and not self._telemetry.tracing:
             if handler.is_async:  # nearly always: one frame less
-                self._check(job)
+                check(job, self._is_lost)
                 return await handler.function(context, data)
             return await self._invoke(handler, job, context, data)
         with self._telemetry.step(context, job.trace):
@@ -272,7 +278,7 @@ class Executor:
                 return await self._hooks.call(context, decode, run)
 
     async def _invoke(self, handler: Handler, job: Job, context: Context, data: object) -> object:
-        self._check(job)
+        check(job, self._is_lost)
         if handler.is_async:
             return await handler.function(context, data)
         # What the caller traces goes along into the thread.
@@ -287,7 +293,7 @@ class Executor:
 
     def _run_plain(self, handler: Handler, job: Job, context: Context, data: object) -> object:
         """Run a plain function in its thread, after one more check: it may have waited for the thread."""
-        self._check(job)
+        check(job, self._is_lost)
         return handler.function(context, data)
 
 

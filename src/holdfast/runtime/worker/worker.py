@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from time import monotonic
 
 from holdfast.core.model.decision import Dispatch
 from holdfast.core.model.program import CALL_QUEUE
@@ -274,7 +275,7 @@ class Worker:
     @property
     def _is_fresh(self) -> bool:
         """Check that the lease is good and that the committer acts under it, not under the one before."""
-        return self.lease.is_fresh and self._committer.worker == self.lease.id
+        return monotonic() < self.lease.trusted_until and self._committer.worker == self.lease.id
 
     def room(self) -> int:
         return min(self.options.claim, self._capacity - len(self._held)) if not self._draining else 0
@@ -369,7 +370,8 @@ class Worker:
         self._wake.set()  # the next look may have to be sooner
 
     def _is_lost(self, job: Job) -> bool:
-        return job.holder != self.lease.id or not self.lease.is_fresh
+        lease = self.lease
+        return job.holder != lease.id or monotonic() >= lease.trusted_until
 
     async def _asking(self) -> tuple[Session, bytes]:
         return await self._reopen(), self.lease.id

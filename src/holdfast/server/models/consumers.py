@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 
 from holdfast.runtime.consumers.receiving import LONGEST_WAIT, MOST
-from holdfast.runtime.engine.consuming import IN_FLIGHT, LONGEST_TTL, MOST_ATTEMPTS, MOST_IN_FLIGHT
+from holdfast.runtime.consumers.registering import IN_FLIGHT, LONGEST_TTL, MOST_ATTEMPTS, MOST_IN_FLIGHT
 from holdfast.server.models.base import Model, Moment, Name, Wish, Words, take_whole
 from holdfast.server.models.machines import EventRef, TriggerView
 

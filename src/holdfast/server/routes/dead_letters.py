@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import HTTPException, Query
@@ -43,20 +43,12 @@ async def list_dead_letters(
     limit: Limit = USUAL_ITEMS,
 ) -> Listed[DeadLetterView]:
     """Open dead letters, newest first. A filtered page may be short although there are more: only `next` tells."""
-    asked = {"with_reason": with_reason, "source": source, "flow": flow, "step": step, "error": error, "since": since}
-    asked |= {"consumer": consumer, "environment": environment}
+    asked: dict[str, Any] = {
+        "with_reason": with_reason, "source": source, "flow": flow, "step": step, "error": error, "since": since,
+        "consumer": consumer, "environment": environment,
+    }  # fmt: skip
     listing = Listing(engine.org, "dead letters", instance=instance, **asked)
-    filter = LetterFilter(
-        instance_id=instance,
-        with_reason=with_reason,
-        source=source,
-        flow=flow,
-        step=step,
-        error=error,
-        since=since,
-        consumer=consumer,
-        environment=environment,
-    )
+    filter = LetterFilter(instance_id=instance, **asked)
     page = await engine.find_dead_letters(filter, after=listing.start(cursor, after), limit=limit)
     items, next = cut(page.items, page.next, lambda letter: letter.id)
     return Listed(items=[DeadLetterView.of(letter) for letter in items], next=listing.cursor(next))

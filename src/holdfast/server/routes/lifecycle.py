@@ -21,7 +21,8 @@ from holdfast.server.models.base import Listed
 from holdfast.server.models.reports import ActivityView, LifecycleView, WriteActivity
 from holdfast.store.activities import Activity
 from holdfast.store.reads.lifecycle import Lifecycle, LifecycleEntry
-from holdfast.views.lifecycle_page import POLICY, lifecycle_page
+from holdfast.views.lifecycle_page import lifecycle_page
+from holdfast.views.page import POLICY
 
 router = api_router("instances")
 

@@ -194,7 +194,7 @@ def fact_rows(before: Instance, version: int, facts: Sequence[Fact]) -> tuple[li
     ]  # fmt: skip
     deliveries = [
         (id, bucket, f.id, org, environment, definition, f.kind, f.state, f.event, f.code, version, ordinal, f.starts,
-         f.ends)
+         f.ends, None if f.number is None else str(f.number))
         for ordinal, f in enumerate(facts)
     ]  # fmt: skip
     return acks, deliveries

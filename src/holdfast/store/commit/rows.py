@@ -104,6 +104,7 @@ def _instance(rows: Rows, entry: Entry) -> None:
     row = (
         after.id, after.id[15], before.version, after.version, after.status, after.reason, state, data,
         waiting_kind, waiting_until, error, completed, error_step,
+        None if after.entity_version == before.entity_version else after.entity_version,
     )  # fmt: skip
     if after.definition == before.definition:
         rows.tables["update_instances"].append(row)

@@ -6,7 +6,8 @@
 create function holdfast.refuse_change() returns trigger
 language plpgsql as $$
 begin
-    raise exception '% (row %)', tg_argv[0], coalesce(to_jsonb(old) ->> 'id', to_jsonb(old) ->> 'instance_id')
+    raise exception '% (row %)', tg_argv[0], coalesce(
+            to_jsonb(old) ->> 'id', to_jsonb(old) ->> 'instance_id', to_jsonb(new) ->> 'id', to_jsonb(new) ->> 'instance_id')
         using errcode = 'HF002';
 end
 $$;
@@ -91,6 +92,12 @@ after update of status, completed_at on holdfast.instances for each row when (
     or old.completed_at <> new.completed_at or (old.completed_at is not null and new.completed_at is null)
 ) execute function holdfast.refuse_change('An instance has an end exactly when its status says so, and the end is final');
 
+-- Named by its columns: a statement that leaves the error alone does not even read the condition.
+create trigger instances_error
+after update of last_error, error_code on holdfast.instances for each row when (
+    new.error_code is distinct from left(new.last_error ->> 'code', 200)
+) execute function holdfast.refuse_change('The code of an instance''s error is the one that its error has');
+
 create trigger instances_status
 after update of status on holdfast.instances for each row when (
     old.status <> new.status
@@ -116,7 +123,8 @@ after insert on holdfast.instances for each row when (
     or octet_length(new.entity_id) not between 1 and 500
     or (new.entity_type is null) <> (new.entity_id is null)
     or (new.parent_id is null) <> (new.parent_token is null)
-) execute function holdfast.refuse_insert('An instance needs names and keys of legal length, a bucket that fits its id, and an end if its status says so');
+    or new.error_code is distinct from left(new.last_error ->> 'code', 200)
+) execute function holdfast.refuse_insert('An instance needs names and keys of legal length, a bucket that fits its id, an end if its status says so, and the code of its error');
 
 create function holdfast.note_attributes() returns trigger
 language plpgsql as $$
@@ -215,15 +223,19 @@ after delete on holdfast.effects for each row when (current_setting('holdfast.ma
 execute function holdfast.refuse_change('Effects are evidence: no row is deleted or moved');
 
 -- Months. Whoever may update a table may move a row to another month, and for that PostgreSQL asks neither for the right
--- to delete nor the triggers above. Only a statement that names the date gets here.
+-- to delete nor the guards of updates: it deletes and inserts. Outside of upkeep the guards of deletion refuse that. During
+-- upkeep, which anybody may say it is, no row is inserted: so a move is refused at its one end or at the other, whatever a
+-- statement sets on its way. To another date of the same month no row goes, that is part of its identity.
+-- A BEFORE UPDATE trigger would do as well where nothing is ever updated, as in the trail. Elsewhere it costs: while there
+-- is one, every update of any column first locks its row, with a record in the log.
 
 create trigger steps_month
-before update of created_at on holdfast.steps for each row when (old.created_at is distinct from new.created_at)
-execute function holdfast.refuse_change('No update moves a step to another date');
+after insert on holdfast.steps for each row when (current_setting('holdfast.maintenance', true) = 'on')
+execute function holdfast.refuse_change('No update moves a step to another date, and upkeep opens none');
 
 create trigger effects_month
-before update of created_at on holdfast.effects for each row when (old.created_at is distinct from new.created_at)
-execute function holdfast.refuse_change('No update moves an effect to another date');
+after insert on holdfast.effects for each row when (current_setting('holdfast.maintenance', true) = 'on')
+execute function holdfast.refuse_change('No update moves an effect to another date, and upkeep asks for none');
 
 create trigger events_month
 before update of created_at on holdfast.events for each row when (old.created_at is distinct from new.created_at)

@@ -305,6 +305,37 @@ select holdfast.ensure_partitions();
 
 -- Verbs for SQL and for callers with a transaction of their own. They insert rows, lock no instance and decide nothing.
 
+-- As before, but for machines: their instances begin with the first event of a reference.
+create or replace function holdfast.startable(
+    flow text, version int, tenant text, out definition_id uuid, out flow_version int
+)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    compiler text;
+    is_machine boolean;
+begin
+    select d.id, d.version, d.compiler_version, d.kind = 'machine' and d.compiled ? 'config'
+        into definition_id, flow_version, compiler, is_machine
+    from holdfast.definitions d
+    where d.org_id in (tenant, '_system')
+      and d.kind in ('saga', 'steps', 'machine', 'effective')
+      and d.name = startable.flow
+      and d.status = 'published'
+      and (startable.version is null or d.version = startable.version)
+    order by d.org_id = '_system', d.version desc
+    limit 1;
+    if definition_id is null then
+        raise exception 'There is no published flow "%"%', flow, coalesce(' in version ' || startable.version, '')
+            using errcode = 'HF404', hint = format('Publish it for organisation "%s" first.', tenant);
+    end if;
+    if is_machine then
+        raise exception '"%" is a machine: an instance begins with the first event of its reference', flow
+            using errcode = 'HF422', hint = 'Use holdfast.trigger.';
+    end if;
+    perform holdfast.refuse_stale(flow, flow_version, compiler);
+end
+$$;
+
 -- Nobody would be told of what happens: then it does not happen.
 create function holdfast.require_consumer(tenant text, env text, machine text) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -677,7 +708,8 @@ begin
             for update skip locked
         ), claimed as (
             update holdfast.ack_consumers t set attempts = t.attempts + case when d.over is null then 1 else 0 end,
-                next_due = moment + case t.status when 'delivered' then delivered_resend else pending_resend end
+                next_due = least(moment + case t.status when 'delivered' then delivered_resend else pending_resend end,
+                    case when t.ends_at > moment then t.ends_at end)
             from due d
             where t.instance_id = any(array[d.instance_id]) and t.created_at = d.created_at and t.ack_id = d.ack_id
                 and t.consumer_id = d.consumer_id and t.bucket = d.bucket

@@ -63,13 +63,18 @@ begin
 end
 $$;
 
-create or replace function holdfast.startable(flow text, version int, tenant text, out definition_id uuid, out flow_version int)
+create or replace function holdfast.startable(
+    flow text, version int, tenant text, out definition_id uuid, out flow_version int
+)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     compiler text;
-    sort text;
+    is_machine boolean;
+    is_document boolean;
 begin
-    select d.id, d.version, d.compiler_version, d.kind into definition_id, flow_version, compiler, sort
+    select d.id, d.version, d.compiler_version, d.kind = 'machine' and d.compiled ? 'config',
+            d.kind = 'effective'
+        into definition_id, flow_version, compiler, is_machine, is_document
     from holdfast.definitions d
     where d.org_id in (tenant, '_system')
       and d.kind in ('saga', 'steps', 'machine', 'effective')
@@ -82,7 +87,11 @@ begin
         raise exception 'There is no published flow "%"%', flow, coalesce(' in version ' || startable.version, '')
             using errcode = 'HF404', hint = format('Publish it for organisation "%s" first.', tenant);
     end if;
-    if sort = 'effective' then
+    if is_machine then
+        raise exception '"%" is a machine: an instance begins with the first event of its reference', flow
+            using errcode = 'HF422', hint = 'Use holdfast.trigger.';
+    end if;
+    if is_document then
         perform holdfast.refuse_document(flow);
     end if;
     perform holdfast.refuse_stale(flow, flow_version, compiler);

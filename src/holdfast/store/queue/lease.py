@@ -41,7 +41,7 @@ class Lease:
         self.origins: Mapping[str, str] = {}  # where the code of its handlers is
         self._dsn = dsn
         self._on_new_id = on_new_id
-        self._trusted_until = 0.0
+        self.trusted_until = 0.0  # on the monotonic clock; hot paths compare it themselves
         self._beat_at = time.monotonic()
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -50,11 +50,11 @@ class Lease:
 
     @property
     def is_fresh(self) -> bool:
-        return time.monotonic() < self._trusted_until
+        return time.monotonic() < self.trusted_until
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self._trusted_until - time.monotonic())
+        return max(0.0, self.trusted_until - time.monotonic())
 
     def beat(self) -> None:
         """Report that the event loop is alive. A loop that hangs must not keep its work from other workers for ever."""
@@ -100,9 +100,9 @@ class Lease:
             log.error("The event loop has stood still for %.0f s; its lease is left to run out", sent - self._beat_at)
             return
         if self._run(connection, SQL.renew_lease, [self.queues, self.id, self.seconds, self._origins()]):
-            self._trusted_until = sent + self.seconds
+            self.trusted_until = sent + self.seconds
             return
-        lost, self._trusted_until, self.id = self.id, 0.0, uuid.uuid4().bytes
+        lost, self.trusted_until, self.id = self.id, 0.0, uuid.uuid4().bytes
         log.warning(
             "The lease of worker %s ran out; going on as %s", uuid.UUID(bytes=lost), uuid.UUID(bytes=self.id),
             extra={"error": "LEASE_LOST", "next": "other workers take its steps over"},
@@ -114,7 +114,7 @@ class Lease:
         sent = time.monotonic()
         about = [self.queues, self.id, platform.node(), os.getpid(), __version__, self.seconds, self._origins()]
         self._run(connection, SQL.insert_worker, about)
-        self._trusted_until = sent + self.seconds
+        self.trusted_until = sent + self.seconds
 
     def _origins(self) -> str:
         return canonical(dict(self.origins)).decode()

@@ -9,18 +9,24 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast.cli.commands.contracts.diff import diff
+from holdfast.cli.commands.contracts.new import new
+from holdfast.cli.commands.contracts.simulate import simulate
 from holdfast.cli.render.output import say, show, show_all, show_json, show_text, table, warn
 from holdfast.cli.target import actor, anywhere, place
 from holdfast.doors.envelope.findings import Finding
-from holdfast.doors.envelope.load import ContractFile, load_contracts
 from holdfast.doors.envelope.model import PatchDefinition
 from holdfast.doors.envelope.printing import contract_yaml
+from holdfast.doors.envelope.reading.load import ContractFile, load_contracts
 from holdfast.errors import DefinitionError, Refused
 from holdfast.graph.compiled import graph_of
 from holdfast.graph.drawing.mermaid import to_mermaid
 from holdfast.views.spans import shown
 
 contracts = typer.Typer(help="Contracts of documents, and the patches that fill their slots.", no_args_is_help=True)
+contracts.command("new")(new)
+contracts.command("simulate")(simulate)
+contracts.command("diff")(diff)
 
 Type = Annotated[str, typer.Argument(metavar="TYPE", help="The type of documents.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of YAML.")]

@@ -18,7 +18,7 @@ from holdfast.cli.render.output import say, show, show_all, show_json, show_text
 from holdfast.cli.target import Place, anywhere, place
 from holdfast.consumer.events import Event
 from holdfast.printable import printable
-from holdfast.runtime.engine.consuming import BEGINNING, IN_FLIGHT, NOW, Since
+from holdfast.runtime.consumers.registering import BEGINNING, IN_FLIGHT, NOW, Since
 from holdfast.store.consumers import ConsumerState
 from holdfast.views.spans import shown, spoken
 

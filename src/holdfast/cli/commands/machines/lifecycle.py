@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from holdfast.cli.render.output import say, show, table
+from holdfast.cli.render.pages import write_page
 from holdfast.cli.target import anywhere, place
-from holdfast.errors import HoldfastError
 from holdfast.store.activities import Activity
 from holdfast.store.reads.lifecycle import Lifecycle, LifecycleEntry
 from holdfast.views.lifecycle_page import lifecycle_page
@@ -30,22 +30,11 @@ def lifecycle(
     with place() as engine:
         found = engine.lifecycle(instance, last=last)
     if html is not None:
-        _write(html, lifecycle_page(found))
+        write_page(html, lifecycle_page(found))
     if json:
         show(msgspec.to_builtins(found), json=True)
     elif html is None:
         _print(found)
-
-
-def _write(file: Path, page: str) -> None:
-    try:
-        file.write_text(page, encoding="utf-8")
-    except OSError as failure:
-        raise HoldfastError(
-            f"The page cannot be written to {file}: {failure.strerror}.",
-            code="FILE_UNWRITABLE",
-            hint="Name a file in a directory that exists and that you may write to.",
-        ) from None
 
 
 def _print(found: Lifecycle) -> None:

@@ -41,8 +41,9 @@ with due as materialized (
     where coalesce(m.before, 0) < $7::bigint
 ), claimed as (
     update holdfast.ack_consumers t set attempts = t.attempts + case when num_nulls(d.over) = 1 then d.counts else 0 end,
-        next_due = (select holdfast.clock())
-            + case t.status when 'delivered' then $6::bigint else d.resend end * interval '1 microsecond'
+        next_due = least((select holdfast.clock())
+            + case t.status when 'delivered' then $6::bigint else d.resend end * interval '1 microsecond',
+            case when t.ends_at > (select holdfast.clock()) then t.ends_at end)
     from fitting d
     where t.instance_id = any(array[d.instance_id]) and t.created_at = d.created_at and t.ack_id = d.ack_id
         and t.consumer_id = d.consumer_id and t.bucket = d.bucket

@@ -12,11 +12,11 @@ with c as materialized (
             else c.takes_transitions end
         and (c.definitions is null or a.definition = any(c.definitions))
         and (c.states is null or a.state = any(c.states))
-        and (c.events is null or a.event = any(c.events)) as is_taken
+        and (c.events is null or a.event = any(c.events) or a.number = any(c.events)) as is_taken
     from c
     cross join lateral (
         select x.instance_id, x.bucket, x.created_at, x.id, x.org_id, x.definition, x.kind, x.type, x.state, x.event, x.code,
-            x.seq, x.ordinal, x.starts_at, x.ends_at
+            case when c.events is not null then x.body ->> 'code' end as number, x.seq, x.ordinal, x.starts_at, x.ends_at
         from holdfast.acks x
         where x.org_id = c.org_id and x.environment = c.environment and x.created_at >= $4::timestamptz
             and (x.created_at, x.instance_id, x.seq, x.ordinal) > ($4::timestamptz, $5::uuid, $6::bigint, $7::smallint)

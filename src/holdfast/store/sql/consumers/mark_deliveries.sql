@@ -11,7 +11,8 @@ with d as materialized (
     ) x
 )
 update holdfast.ack_consumers t set status = 'delivered', delivered_at = (select holdfast.clock()),
-    next_due = (select holdfast.clock()) + $6::bigint * interval '1 microsecond'
+    next_due = least((select holdfast.clock()) + $6::bigint * interval '1 microsecond',
+        case when t.ends_at > (select holdfast.clock()) then t.ends_at end)
 from d
 where t.instance_id = any(array[d.instance_id]) and t.created_at = d.created_at and t.ack_id = d.ack_id
     and t.consumer_id = d.consumer_id and t.bucket = d.bucket

@@ -12,7 +12,7 @@ with d as materialized (
     ) x
 )
 update holdfast.ack_consumers t set status = 'pending', message = d.message,
-    next_due = greatest(d.due, t.starts_at, (select holdfast.clock()))
+    next_due = greatest(least(greatest(d.due, t.starts_at), t.ends_at), (select holdfast.clock()))
 from d
 where t.instance_id = any(array[d.instance_id]) and t.created_at = d.created_at and t.ack_id = d.ack_id
     and t.consumer_id = d.consumer_id and t.bucket = d.bucket

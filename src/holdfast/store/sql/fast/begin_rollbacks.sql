@@ -2,8 +2,8 @@
 -- Where the step that failed is the first to be taken back, its row goes from running to compensation in one update.
 with i as (
     update holdfast.instances t set version = u.version, status = 'rolling_back', reason = u.reason, state = u.state,
-        waiting_kind = null, waiting_until = null, last_error = u.error, error_step = u.failed_node,
-        updated_at = $49::timestamptz, last_by = $50::uuid
+        waiting_kind = null, waiting_until = null, last_error = u.error, error_code = left(u.error ->> 'code', 200),
+        error_step = u.failed_node, updated_at = $49::timestamptz, last_by = $50::uuid
     from unnest($1::uuid[], $2::smallint[], $4::bigint[], $5::jsonb[], $6::text[], $7::jsonb[], $19::text[])
         as u(instance, bucket, version, state, reason, error, failed_node)
     where t.id = any(array[u.instance]) and t.bucket = u.bucket and t.version = u.version - 2

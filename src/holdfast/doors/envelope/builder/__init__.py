@@ -1,0 +1,1 @@
+"""Write contracts and patches in Python, one verb after another."""
