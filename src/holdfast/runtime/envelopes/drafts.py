@@ -37,7 +37,7 @@ async def save(
     patch = await asyncio.to_thread(readable, patch)
     event = event_of(org, patch.contract, "draft_saved", by, reason)
     content, new = canonical(patch_data(patch)), uuid4().hex
-    if not await save_draft(session, org, patch.contract, new, content, by, reason, etag, event):
+    if not await save_draft(session, org, patch.contract, new, content, by=by, reason=reason, tag=etag, event=event):
         raise changed(patch.contract)
     return await read(session, org, patch.contract)
 
