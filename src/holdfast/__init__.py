@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.doors.envelope.builder.patch import Fill, Patch
     from holdfast.doors.envelope.decision_tables.builder import DecisionTable
     from holdfast.doors.envelope.effective import compile_effective, compile_envelope
+    from holdfast.doors.envelope.findings import Finding
     from holdfast.doors.envelope.reading.load import load_contracts
     from holdfast.doors.printed import code_of, mermaid_of, picture_of
     from holdfast.doors.saga.builder import Branch
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.engine.consuming import DeliveryPage, Replay
     from holdfast.runtime.engine.sync import SyncEngine
+    from holdfast.runtime.envelopes.contracts import ContractDocument, PublishedContract
+    from holdfast.runtime.envelopes.drafts import Draft
+    from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
+    from holdfast.runtime.envelopes.rebase import Rebased
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
     from holdfast.runtime.hooks.middleware import Middleware
@@ -66,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.store.admin.repair import Stuck
     from holdfast.store.admin.upkeep import Upkeep
     from holdfast.store.consumers import ConsumerState, KnownConsumer
+    from holdfast.store.contracts import ContractEvent, ContractVersion, PatchVersion
     from holdfast.store.dead_letters import DeadLetter
     from holdfast.store.deliveries import Delivery
     from holdfast.store.effects import Effect
@@ -90,6 +96,9 @@ __all__ = [
     "ConsumerState",
     "Context",
     "Contract",
+    "ContractDocument",
+    "ContractEvent",
+    "ContractVersion",
     "DeadLetter",
     "DecisionTable",
     "Delivery",
@@ -97,13 +106,16 @@ __all__ = [
     "Descriptor",
     "Difference",
     "DoNotRetry",
+    "Draft",
     "Effect",
     "EffectFailed",
     "EffectOptions",
     "EffectPage",
+    "EffectiveDocument",
     "Engine",
     "Event",
     "Fill",
+    "Finding",
     "Flow",
     "FlowContext",
     "FlowDocument",
@@ -132,9 +144,14 @@ __all__ = [
     "Options",
     "Page",
     "Patch",
+    "PatchDocument",
+    "PatchVersion",
     "Postpone",
     "Published",
+    "PublishedContract",
+    "PublishedPatch",
     "RateLimit",
+    "Rebased",
     "Rebuilt",
     "Reenqueued",
     "Replay",
@@ -214,6 +231,17 @@ _HOMES = {
     "Lifecycle": "holdfast.store.reads.lifecycle",
     "LifecycleEntry": "holdfast.store.reads.lifecycle",
     "LifecycleInstance": "holdfast.store.reads.lifecycle",
+    "ContractDocument": "holdfast.runtime.envelopes.contracts",
+    "PublishedContract": "holdfast.runtime.envelopes.contracts",
+    "Draft": "holdfast.runtime.envelopes.drafts",
+    "EffectiveDocument": "holdfast.runtime.envelopes.patches",
+    "PatchDocument": "holdfast.runtime.envelopes.patches",
+    "PublishedPatch": "holdfast.runtime.envelopes.patches",
+    "Rebased": "holdfast.runtime.envelopes.rebase",
+    "ContractEvent": "holdfast.store.contracts",
+    "ContractVersion": "holdfast.store.contracts",
+    "PatchVersion": "holdfast.store.contracts",
+    "Finding": "holdfast.doors.envelope.findings",
     "Machine": "holdfast.runtime.machines.machine",
     "MachineDescription": "holdfast.runtime.machines.description",
     "MachineInstance": "holdfast.store.machines",

@@ -34,6 +34,7 @@ LISTS: Final = {
     "list_dead_letters": f"{API}/dead-letters",
     "list_effects": f"{API}/effects",
     "list_notices": f"{API}/notices",
+    "list_contracts": f"{API}/contracts",
     "list_machines": f"{API}/machines",
     "list_consumers": f"{API}/consumers",
     "list_workflows": "/ui/workflows",

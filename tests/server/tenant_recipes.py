@@ -274,6 +274,28 @@ def _past(wish: Wish) -> dict[str, Any]:
     return {"external_ref": wish.name("ref"), "events": [{"event": "open", "occurred_at": "2026-01-01T00:00:00Z"}]}
 
 
+def _contract(method: str, suffix: str = "", body: Callable[[Wish], Any] | None = None) -> Recipe:
+    """A contract of the other company, its draft, or its patches."""
+
+    def recipe(wish: Wish) -> Call:
+        path = f"{API}/contracts/{quote(wish.name('contract'))}{suffix}"
+        media = "text/plain" if suffix.endswith("/mermaid") else "application/json"
+        return Call(method, path, body=body and body(wish), headers={"Accept": media})
+
+    return recipe
+
+
+def _publish_contract(wish: Wish) -> Call:
+    """Of a type that somebody else has a contract for: here it is free, and the contract is wrong."""
+    body = {"contract": {"type": wish.name("contract"), "states": [{"name": "draft"}]}}
+    return Call("POST", f"{API}/contracts", body=body, same=STATUS)
+
+
+def _save_draft(wish: Wish) -> Call:
+    """Over somebody else's draft, which would show in it; a patch without its contract is wrong here."""
+    return _contract("PUT", "/draft", lambda _: {"patch": {"contract": "another", "envelope": 1}})(wish)
+
+
 def _consumer(verb: str, **more: Any) -> Recipe:
     """A consumer of the other company, by its names."""
 
@@ -358,6 +380,26 @@ RECIPES: Final[dict[str, Recipe]] = {
         f"{API}/notices", "list_notices", {"instance": ("id", "instance"), "consumer": ("name", "subject")}
     ),
     "stream_notices": lambda wish: Call("GET", f"{API}/notices/stream", {"instance": wish.id("instance")}),
+    "publish_contract": _publish_contract,
+    "list_contracts": _list(f"{API}/contracts", "list_contracts", {}),
+    "get_newest_contract": _contract("GET"),
+    "list_contract_versions": _contract("GET", "/versions"),
+    "get_contract": _contract("GET", "/versions/1"),
+    "get_contract_envelope": _contract("GET", "/versions/1/envelope"),
+    "get_contract_mermaid": _contract("GET", "/versions/1/mermaid"),
+    "get_effective_graph": _contract("GET", "/graph"),
+    "get_effective_mermaid": _contract("GET", "/mermaid"),
+    "list_contract_events": _contract("GET", "/events"),
+    "save_patch_draft": _save_draft,
+    "get_patch_draft": _contract("GET", "/draft"),
+    "drop_patch_draft": _contract("DELETE", "/draft"),
+    "check_patch": _contract("POST", "/draft/check", lambda _: {}),
+    "publish_patch": _contract("POST", "/draft/publish", lambda _: {}),
+    "list_patches": _contract("GET", "/patches"),
+    "get_patch": _contract("GET", "/patches/1"),
+    "restore_patch": _contract("POST", "/patches/1/restore", lambda _: {}),
+    "archive_patch": _contract("POST", "/patches/1/archive", lambda _: {}),
+    "rebase_patch": _contract("POST", "/rebase", lambda _: {}),
     "import_machine": _import_machine,
     "list_machines": _list(f"{API}/machines", "list_machines", {"environment": ("name", "environment")}),
     "get_machine": _machine("GET"),

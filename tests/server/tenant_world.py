@@ -20,7 +20,7 @@ from http_server import listening
 from psycopg import sql
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast import Caller, Context, DoNotRetry, Engine, Machine, Postpone
+from holdfast import Caller, Context, Contract, DoNotRetry, Engine, Fill, Machine, Patch, Postpone
 from holdfast.doors.steps.load import load_steps
 from holdfast.server.app import create_app
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
@@ -87,6 +87,7 @@ class Company:
             "start_key": [f"start-{self.name}-{n}" for n in range(4)],  # the other company will use them as well
             "environment": [f"{self.mark}-env"],
             "machine": [f"{self.mark}-case"],
+            "contract": [f"{self.mark}-paper-{n}" for n in range(2)],
             "ref": [f"{self.mark}-ref-{n}" for n in range(4)],
             "request": [f"{self.mark}-request-{n}" for n in range(4)],
             "consumer": [f"{self.mark}-consumer-{n}" for n in range(2)],
@@ -226,6 +227,7 @@ async def _fill(company: Company, engine: Engine) -> None:
         review = await engine.start(f"{mark}.review", {"secret": company.canary, "n": n}, by=clerk)
         await engine.settle(review.id, 30)
     await _run_machines(company, engine)
+    await _fill_contracts(company, engine)
     await engine.drain(timeout=60)
     for begun in (await engine.list(flow="orders")).items:
         for by in (clerk, f"{mark}-guest"):
@@ -235,6 +237,20 @@ async def _fill(company: Company, engine: Engine) -> None:
                 "MONITOR_ERROR", company.canary, org=company.name, instance=UUID(begun.id).bytes, consumer=f"{mark}-{n}"
             )
     await engine.board.told()
+
+
+async def _fill_contracts(company: Company, engine: Engine) -> None:
+    """A contract of one's own, a patch in force, and a draft that tells the canary."""
+    by = f"{company.mark}-operator"
+    for type in company.names["contract"]:
+        states = Contract(type).state("open").state("done", ends=True).gate("pass", "open", "done")
+        contract = states.gate("back", "open", "open").slot("check", "open", "pass")
+        await engine.publish_contract(contract.build(), by=by, reason=company.canary)
+        steps = Fill().approval("ask", role=company.names["role"][0], about=company.canary)
+        patch = Patch(type, envelope=1).slot("check", steps.edge("in", "ask").edge("ask", "out", on="approved")).build()
+        await engine.save_patch_draft(patch, by=by)
+        await engine.publish_patch(type, by=by)
+        await engine.save_patch_draft(patch, by=by, reason=company.canary)
 
 
 async def _run_machines(company: Company, engine: Engine) -> None:

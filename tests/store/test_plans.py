@@ -59,6 +59,7 @@ TENANTS = {
     "list_dead_letters_of_instance": {"dead_letters_by_instance", "dead_letters_pkey"},
     "list_events": {"events_pkey"},
     "list_late_events": {"events_pkey"},
+    "page_contract_events": {"contract_events_by_type"},
     "list_instances": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
     "list_whereabouts": {"instances_by_flow", "instances_pkey", "definitions_org_id_kind_name_version_key"},
     "list_window_by_attribute": {"instance_attributes_pkey", "instances_pkey"},
@@ -133,6 +134,7 @@ WORKERS = {
     "fire_timers": {"timers_due", "timers_pkey"},
     "hand_off_work": {"work_pkey"},
     "insert_api_key": set[str](),
+    "insert_contract_event": set[str](),
     "insert_effects": set[str](),
     "insert_events": set[str](),
     "insert_instances": set[str](),
@@ -218,6 +220,9 @@ SELDOM = {
     "beat_consumers", "begin_probe", "find_consumers", "list_filling", "list_push_consumers",
     "note_reach",
     "register_consumer", "remove_consumer", "save_filling", "find_blueprint",
+    "archive_patch", "delete_draft", "insert_effective", "insert_envelope", "insert_patch", "list_patched_orgs",
+    "page_contract_versions", "page_contracts", "page_patches", "read_contract", "read_draft", "read_effective",
+    "read_numbers", "read_patch", "save_draft",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.

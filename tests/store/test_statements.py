@@ -33,6 +33,8 @@ TENANTS = (
     "list_api_keys", "list_flows", "page_flows", "page_versions",
     "list_instances_by_key", "list_instances_by_parent", "read_flow",
     "list_results", "read_start",
+    "page_contract_events", "page_contract_versions", "page_contracts", "page_patches", "read_contract", "read_draft",
+    "read_effective", "read_numbers", "read_patch",
 )  # fmt: skip
 # These change the role, so they are sent before any other is taken.
 BEFORE_A_ROLE = (

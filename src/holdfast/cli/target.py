@@ -19,6 +19,7 @@ from holdfast.cli.render.output import warn
 from holdfast.errors import Refused
 from holdfast.logs import logger
 from holdfast.runtime.engine.sync import SyncEngine
+from holdfast.runtime.envelopes.rebase import Rebased
 from holdfast.runtime.ops.dead_letters import LetterFilter
 
 if TYPE_CHECKING:
@@ -68,6 +69,20 @@ class Server:
         self.replay_effect = client.effects.resend
         self.workers = client.workers
         self.lifecycle = client.lifecycle
+        self.publish_contract = client.contracts.publish
+        self.contracts = client.contracts.list
+        self.contract = client.contracts.get
+        self.effective = client.contracts.effective
+        self.contract_events = client.contracts.events
+        self.save_patch_draft = client.contracts.save_draft
+        self.patch_draft = client.contracts.draft
+        self.drop_patch_draft = client.contracts.drop_draft
+        self.check_patch = client.contracts.check
+        self.publish_patch = client.contracts.publish_patch
+        self.patches = client.contracts.patches
+        self.restore_patch = client.contracts.restore
+        self.archive_patch = client.contracts.archive
+        self._rebase = client.contracts.rebase
         self.import_machine = client.machines.import_machine
         self.page_machines = client.machines.list
         self.describe_machine = client.machines.get
@@ -90,7 +105,17 @@ class Server:
         self.freeze_activity = client.activities.freeze
         self.unfreeze_activity = client.activities.unfreeze
 
+    def rebase(
+        self, type: str, to_version: int | None, *, by: str, reason: str | None, dry_run: bool, all_orgs: bool
+    ) -> list[Rebased]:
+        if all_orgs:
+            self._refuse_all()
+        return self._rebase(type, to_version, by=by, reason=reason, dry_run=dry_run)
+
     def all_dead_letters(self, filter: LetterFilter, *, after: str | None = None, limit: int = 50) -> NoReturn:
+        self._refuse_all()
+
+    def _refuse_all(self) -> NoReturn:
         raise Refused(
             "A server tells of one tenant only.",
             code="ALL_TENANTS_NEED_DATABASE",

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.client.activities import ClientActivities
 from holdfast.client.connection import EVERYTHING, Connection, given, id_part, part, some_id_part, taken
 from holdfast.client.consumers import ClientConsumers
+from holdfast.client.contracts import ClientContracts
 from holdfast.client.dead_letters import ClientDeadLetters
 from holdfast.client.effects import ClientEffects
 from holdfast.client.flows import ClientFlows
@@ -66,6 +67,7 @@ class Client:
         self.activities = ClientActivities(self._server)
         self.notices = ClientNotices(self._server)
         self.machines = ClientMachines(self._server)
+        self.contracts = ClientContracts(self._server)
         self.consumers = ClientConsumers(self._server)
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ from holdfast.graph.model import Edge, Graph, dump_struct
 from holdfast.graph.windows import Window
 from holdfast.payloads import hash_json
 
+DOCUMENTS: Final = "document:"  # the names of graphs of documents begin with it
 ENVELOPE: Final = "envelope"  # the provenance of its edges
 SYSTEM: Final = "sys:"
 USER: Final = "usr:"

@@ -61,6 +61,7 @@ def find_breaches(compiled: Compiled) -> Breaches:
     if unknown:
         yield f"Its envelope has no slot {unknown[0]!r}."
         return
+    compiled = in_order(compiled)
     parts = parts_of(compiled.nodes.values(), compiled.edges.values(), compiled.regions.values())
     envelope = unweave(parts, config.envelope, config.filled)
     topology = read_topology(_graph(compiled))
@@ -85,6 +86,16 @@ def prove(compiled: Compiled, config: EffectiveConfig) -> Integrity:
     nodes = tuple(sorted(unweave(parts, config.envelope, config.filled).nodes))
     present = tuple(id for id in sorted(compiled.nodes) if id in set(nodes))
     return Integrity(required=nodes, present=present, valid=present == nodes)
+
+
+def in_order(compiled: Compiled) -> Compiled:
+    """Put nodes, edges and regions into the order of their ids: a database keeps the keys of JSON in another one."""
+    return msgspec.structs.replace(
+        compiled,
+        nodes=dict(sorted(compiled.nodes.items())),
+        edges=dict(sorted(compiled.edges.items())),
+        regions=dict(sorted(compiled.regions.items())),
+    )
 
 
 def _graph(compiled: Compiled) -> Graph:

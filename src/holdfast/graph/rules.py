@@ -18,6 +18,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     signs_approvals: bool = False  # `approved_by` and `rejected_by` in the data are the engine's own
     proves_envelope: bool = False  # it is loaded only if the envelope is whole in it
     has_never_edges: bool = False  # edges on NEVER only place their target, and no token takes them
+    needs_document: bool = False  # it runs for a document of its type, and nothing else starts it
     keeps_gates: bool = False  # approvals and gates are passed by decisions and edges only
     tells_facts: bool = False  # consumers are told of every entry: events come as triggers
     takes_events: bool = False  # people answer with events of the graph, not with decisions of tasks
@@ -48,7 +49,12 @@ RULES: Final[dict[str, Rules]] = {
     "envelope": Rules(is_published=False, has_one_end=True, keeps_gates=True, has_never_edges=True),
     "org_patch": Rules(is_published=False),
     "effective": Rules(
-        is_published=False, has_one_end=True, keeps_gates=True, has_never_edges=True, proves_envelope=True
+        is_published=False,
+        has_one_end=True,
+        needs_document=True,
+        keeps_gates=True,
+        has_never_edges=True,
+        proves_envelope=True,
     ),
 }
 

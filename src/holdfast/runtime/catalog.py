@@ -13,7 +13,7 @@ from collections import OrderedDict
 import msgspec
 
 from holdfast.core.model.program import Program, link
-from holdfast.errors import DefinitionError, NotFound
+from holdfast.errors import DefinitionError, NotFound, Refused
 from holdfast.graph.compiled import require_current
 from holdfast.graph.loading import load_compiled
 from holdfast.store.definitions import DefinitionRow, find_definition, load_definition
@@ -86,6 +86,19 @@ class Catalog:
         self._names[org, name, version] = time.monotonic() + FRESH_SECONDS, definition
         if len(self._names) > KEPT_NAMES:
             del self._names[next(iter(self._names))]
+        return definition
+
+    async def startable(
+        self, session: Session, org: str, name: str, version: int | None, *, inside: bool = False
+    ) -> Definition:
+        """The definition that a start takes, refused if only a document can be what it runs for."""
+        definition = await self.find(session, org, name, version, inside=inside)
+        if definition.program.rules.needs_document:
+            raise Refused(
+                f"{name!r} is the graph of documents, and a start names none.",
+                code="DOCUMENT_NEEDED",
+                hint="Start a flow of your own; such a graph runs for a document of its type.",
+            )
         return definition
 
     async def unknown(

@@ -14,6 +14,7 @@ from holdfast.doors.source import Source
 from holdfast.errors import Conflict, DefinitionError
 from holdfast.graph.compile import compile_graph
 from holdfast.graph.compiled import dump_compiled
+from holdfast.graph.envelope import DOCUMENTS
 from holdfast.graph.model import Behaviour, Graph, dump_graph
 from holdfast.graph.rules import rules_of
 from holdfast.logs import logger
@@ -232,5 +233,11 @@ def _lowered(source: Source) -> tuple[dict[str, Any], Graph]:
             f"{graph.name!r} is a graph of the kind {graph.kind!r}, which belongs to an entity.",
             code="KIND_NOT_PUBLISHABLE",
             hint="Publish it as a saga, as steps or as a machine.",
+        )
+    if graph.name.startswith(DOCUMENTS):
+        raise DefinitionError(
+            f"{graph.name!r} is the name of a graph of documents.",
+            code="NAME_RESERVED",
+            hint=f"Begin the name with something else than {DOCUMENTS!r}.",
         )
     return stored, graph

@@ -238,6 +238,7 @@ _REFUSERS: Final[dict[str, tuple[type[HoldfastError], str]]] = {
     "refuse_closed_task": (Conflict, "TASK_OVER"),
     "refuse_held_task": (Conflict, "TASK_CLAIMED"),
     "require_consumer": (Refused, "CONSUMER_MISSING"),
+    "refuse_document": (Refused, "DOCUMENT_NEEDED"),
     "refuse_stale": (DefinitionError, "WORKFLOW_COMPILER_STALE"),
 }
 

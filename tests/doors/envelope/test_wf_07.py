@@ -31,6 +31,15 @@ def test_what_was_compiled_comes_back_as_it_was() -> None:
     assert load_compiled(dump_compiled(compiled), compiled.hash) == compiled
 
 
+def test_keys_in_another_order_are_the_same_artifact() -> None:
+    """JSON in a database keeps its keys by their length."""
+    compiled = compile_effective(INVOICE, patch(BOTH))
+    dumped = dump_compiled(compiled)
+    for part in ("nodes", "edges", "regions"):
+        dumped[part] = dict(sorted(dumped[part].items(), key=lambda item: (len(item[0]), item[0]), reverse=True))
+    assert load_compiled(dumped, compiled.hash) == compiled
+
+
 def test_it_says_which_envelope_and_which_patch_it_was_made_of() -> None:
     one, both = (compile_effective(INVOICE, patch(steps)) for steps in (ONE, BOTH))
     changed = compile_effective(replace(INVOICE, policies=()), patch(ONE))

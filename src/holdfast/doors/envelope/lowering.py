@@ -16,6 +16,7 @@ from holdfast.doors.envelope.model import Action, ContractDefinition, DataField,
 from holdfast.doors.envelope.slots import ContractIndex, resolve_slots
 from holdfast.graph.envelope import (
     AMEND,
+    DOCUMENTS,
     END,
     ENVELOPE,
     GATE_CALL,
@@ -62,7 +63,7 @@ def lower_contract(contract: ContractDefinition) -> Graph:
 
 def graph_name(type: str) -> str:
     """Name the graphs of a type of documents."""
-    return f"document:{type}"
+    return f"{DOCUMENTS}{type}"
 
 
 def variables_of(contract: ContractDefinition) -> dict[str, str]:

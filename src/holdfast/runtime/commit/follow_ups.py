@@ -194,7 +194,7 @@ async def _start_child(plan: Plan, session: Session, parent: Instance, child: Ch
     """Resolve a sub-flow; one that does not exist, or is nested too deep, is a child that failed."""
     try:
         await _refuse_depth(session, parent, child)
-        found = await plan.catalog.find(session, parent.org, child.flow, child.version, inside=True)
+        found = await plan.catalog.startable(session, parent.org, child.flow, child.version, inside=True)
     except HoldfastError as failure:
         return ChildFinished(child.token, "failed", None, Failure(failure.code, failure.message))
     plan.children.append(

@@ -10,6 +10,7 @@ async with Engine() as engine:                # embedded PostgreSQL; Engine("pos
 from __future__ import annotations
 
 from holdfast.runtime.engine.acknowledging import Acknowledging
+from holdfast.runtime.engine.contracting import Contracting
 from holdfast.runtime.engine.deciding import Deciding
 from holdfast.runtime.engine.invoking import Invoking
 from holdfast.runtime.engine.operating import Operating
@@ -21,5 +22,5 @@ from holdfast.runtime.engine.triggering import Triggering
 __all__ = ["Engine"]
 
 
-class Engine(Running, Triggering, Acknowledging, Stepping, Deciding, Operating, Reporting, Invoking):
+class Engine(Running, Triggering, Acknowledging, Stepping, Deciding, Contracting, Operating, Reporting, Invoking):
     """One class in several files, each with the verbs of one kind."""

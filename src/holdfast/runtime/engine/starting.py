@@ -119,8 +119,8 @@ class Starting(Reading):
         if self.hooks.starts:
             await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
         definition = self.catalog.cached(self.org, flow, version)
-        if definition is None:
-            definition = await self.catalog.find(session, self.org, flow, version)
+        if definition is None or definition.program.rules.needs_document:
+            definition = await self.catalog.startable(session, self.org, flow, version)
         check_startable(definition.program)
         if caller.capabilities is not None or definition.program.rules.checks_input:
             await check_start(definition.program, raw, caller.capabilities)
@@ -173,7 +173,7 @@ class Starting(Reading):
         if self.hooks.starts:
             for raw in values:
                 await self.hooks.starting(flow, partial(msgspec.json.decode, raw))
-        definition = await self.catalog.find(session, self.org, flow, version)
+        definition = await self.catalog.startable(session, self.org, flow, version)
         check_startable(definition.program)
         if definition.program.rules.checks_input:
             for raw in values:

@@ -1,1 +1,1 @@
-"""Documents before they run: simulation of an effective graph."""
+"""Contracts and patches at work: publishing, drafts, rebases, and the simulation of an effective graph."""

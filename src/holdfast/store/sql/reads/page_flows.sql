@@ -6,7 +6,7 @@ with recursive names as (
     select (
         select min(d.name)
         from unnest(array[$1::text, '_system']) as o(org_id)
-        cross join unnest(array['saga', 'steps', 'machine', 'effective']) as k(kind)
+        cross join unnest(array['saga', 'steps', 'machine']) as k(kind)
         cross join lateral (
             select f.name from holdfast.definitions f
             where f.org_id = o.org_id and f.kind = k.kind and f.name > n.name and f.status = 'published'
@@ -21,7 +21,7 @@ from names n
 cross join lateral (
     select d.*
     from unnest(array[$1::text, '_system']) as o(org_id)
-    cross join unnest(array['saga', 'steps', 'machine', 'effective']) as k(kind)
+    cross join unnest(array['saga', 'steps', 'machine']) as k(kind)
     cross join lateral (
         select f.* from holdfast.definitions f
         where f.org_id = o.org_id and f.kind = k.kind and f.name = n.name and f.status = 'published'

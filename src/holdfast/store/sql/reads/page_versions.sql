@@ -2,7 +2,7 @@
 -- Each kind is a walk along the key that ends with the page.
 select t.org_id, t.kind, t.name, t.version, t.status, t.hash, t.compiler_version, t.created_by, t.published_at
 from unnest(array[$1::text, '_system']) with ordinality as o(org_id, nth)
-cross join unnest(array['saga', 'steps', 'machine', 'effective']) as k(kind)
+cross join unnest(array['saga', 'steps', 'machine']) as k(kind)
 cross join lateral (
     select d.* from holdfast.definitions d
     where d.org_id = o.org_id and d.kind = k.kind and d.name = $2::text and d.status <> 'draft'

@@ -3,7 +3,7 @@ select d.org_id, d.kind, d.name, d.version, d.status, d.hash, d.compiler_version
     d.compiled
 from holdfast.definitions d
 where d.org_id in ($1::text, '_system') and d.name = $2::text
-    and d.kind in ('saga', 'steps', 'machine', 'effective') and d.status <> 'draft'
+    and d.kind in ('saga', 'steps', 'machine') and d.status <> 'draft'
     and (d.version = $3::int or ($3::int is null and d.status = 'published'))
 order by d.org_id = '_system', d.version desc
 limit 1

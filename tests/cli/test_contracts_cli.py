@@ -1,0 +1,96 @@
+"""`holdfast contracts`, here and on a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_served import serving
+from typer.testing import CliRunner
+
+from holdfast import Contract, Fill, Patch
+from holdfast.cli.app import app
+from holdfast.doors.envelope.printing import contract_yaml, patch_yaml
+
+BY = ("--by", "ann")
+
+
+@pytest.fixture
+def url(holdfast_dsn: str) -> Iterator[str]:
+    with serving(holdfast_dsn) as url:
+        yield url
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for version in (1, 2):
+        states = Contract("invoice", version).state("draft").state("sent").state("paid", ends=True)
+        gates = states.verb("send", "draft", "sent").gate("pay", "sent", "paid").gate("back", "sent", "draft")
+        found[f"contract{version}"] = contract_yaml(gates.slot("review", "sent", "pay").build())
+    steps = Fill().approval("check", role="finance").edge("in", "check").edge("check", "out", on="approved")
+    found["patch"] = patch_yaml(Patch("invoice", envelope=1).slot("review", steps).build())
+    found["wrong"] = patch_yaml(Patch("invoice", envelope=1).slot("nowhere", steps).build())
+    for name, text in found.items():
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return {name: str(tmp_path / f"{name}.yaml") for name in found}
+
+
+def ran(*words: str, expected: int = 0) -> str:
+    done = CliRunner().invoke(app, ["contracts", *words])
+    # What is raised is turned into an exit code outside of the app.
+    code = getattr(done.exception, "exit_code", done.exit_code)
+    assert code == expected, (words, done.output, done.exception)
+    return done.output
+
+
+def test_from_a_contract_to_a_rebased_patch(
+    files: dict[str, str], holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
+    assert "invoice version 1: new" in ran("publish", files["contract1"], *BY)
+    assert "invoice version 1: unchanged" in ran("publish", files["contract1"], *BY)
+    assert "sys:gate:pay" in ran("draw", "invoice", "--bare")
+    assert "SLOT_UNKNOWN" in ran("check", files["wrong"], expected=2)
+    saved = json.loads(ran("draft", files["patch"], *BY, "--reason", "audit", "--json"))
+    assert ran("check", "invoice") == ""
+    done = json.loads(ran("publish", "invoice", *BY, "--etag", saved["etag"], "--json"))
+    assert "usr:review:check" in ran("draw", "invoice")
+    again = json.loads(ran("restore", "invoice", str(done["version"]), *BY, "--json"))
+    assert "archived" in ran("archive", "invoice", str(again["version"]), *BY)
+    ran("publish", files["contract2"], *BY)
+    [told] = json.loads(ran("rebase", "invoice", "--dry-run", "--all-tenants", *BY, "--json"))
+    assert told["status"] == "fits"
+    assert "published" in ran("rebase", "invoice", *BY)
+    shown = ran("show", "invoice")
+    assert "patch_rebased" in shown
+    assert [one["version"] for one in json.loads(ran("list", "--json"))] == [2]
+    ran("draft", files["patch"], *BY)
+    assert "dropped" in ran("draft", "invoice", "--drop", *BY)
+
+
+def test_a_server_tells_and_does_the_same(
+    files: dict[str, str], holdfast_dsn: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = ("--url", url)
+    monkeypatch.setenv("HOLDFAST_DSN", "postgresql://nobody@127.0.0.1:1/none")
+    assert "invoice version 1: new" in ran("publish", files["contract1"], *BY, *there)
+    saved = json.loads(ran("draft", files["patch"], *BY, *there, "--json"))
+    assert json.loads(ran("draft", "invoice", *there, "--json")) == saved
+    ran("draft", files["patch"], *BY, *there, "--etag", "another", expected=5)
+    assert "SLOT_UNKNOWN" in ran("check", files["wrong"], *there, expected=2)
+    first = json.loads(ran("publish", "invoice", *BY, *there, "--etag", saved["etag"], "--json"))["version"]
+    second = json.loads(ran("restore", "invoice", str(first), *BY, *there, "--json"))["version"]
+    ran("archive", "invoice", str(second), *BY, *there)
+    ran("publish", files["contract2"], *BY, *there)
+    ran("rebase", "invoice", *BY, *there, "--all-tenants", expected=6)
+    assert "published" in ran("rebase", "invoice", *BY, *there)
+    ran("draft", files["patch"], *BY, *there)
+    assert "dropped" in ran("draft", "invoice", "--drop", *BY, *there)
+    looks = (("list",), ("list", "--json"), ("show", "invoice"), ("show", "invoice", "--json"))
+    drawings = (("draw", "invoice"), ("draw", "invoice", "--bare"), ("draw", "invoice", "--version", str(first)))
+    told = [ran(*words, *there) for words in (*looks, *drawings)]
+    monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
+    assert [ran(*words) for words in (*looks, *drawings)] == told
