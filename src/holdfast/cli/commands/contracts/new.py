@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.render.output import show_text
 from holdfast.runtime.envelopes.templates import read_template, template_names
 
 
@@ -15,4 +16,4 @@ def new(
     ] = "invoice_approval",
 ) -> None:
     """Print a file with a contract and a patch to begin with."""
-    print(read_template(template), end="")
+    show_text(read_template(template).rstrip("\n"))
