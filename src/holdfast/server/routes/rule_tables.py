@@ -1,4 +1,4 @@
-"""Decision tables: publish them, and read what is published."""
+"""Decision tables: publish them, and read them back."""
 
 from __future__ import annotations
 
