@@ -60,7 +60,7 @@ async def test_a_table_comes_back_as_it_was_written(engine: Engine) -> None:
     assert (found.org, found.version) == ("default", 1)
 
 
-@pytest.mark.parametrize("number", [0.1, 1.0, -1.5e15, 2**53 - 1, 5e-324])
+@pytest.mark.parametrize("number", [0.1, 1.0, -1e15, 2**53 - 1, 5e-324])
 async def test_numbers_survive_the_database(engine: Engine, number: float) -> None:
     bound = min(number, 1e15)
     table = DecisionTable("n").column("x", "number").row({"y": number}, {"x": {"below": bound}}).row({"y": 0}).build()
