@@ -244,7 +244,8 @@ async def _fill_contracts(company: Company, engine: Engine) -> None:
     """Tables and a contract of one's own, a patch in force, and a draft that tells the canary."""
     by = f"{company.mark}-operator"
     for name in company.names["table"]:
-        await engine.publish_table(DecisionTable(name).row({"secret": company.canary}).build(), by=by)
+        table = DecisionTable(name).column("total", "money").row({"secret": company.canary}).build()
+        await engine.publish_table(table, by=by, reason=company.canary)
     for type in company.names["contract"]:
         states = Contract(type).state("open").state("done", ends=True).gate("pass", "open", "done")
         contract = states.gate("back", "open", "open").slot("check", "open", "pass")
