@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.envelopes.drafts import Draft
     from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
     from holdfast.runtime.envelopes.rebase import Rebased
+    from holdfast.runtime.envelopes.tables import PublishedTable, TableDocument
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
     from holdfast.runtime.hooks.middleware import Middleware
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from holdfast.store.consumers import ConsumerState, KnownConsumer
     from holdfast.store.contracts import ContractEvent, ContractVersion, PatchVersion
     from holdfast.store.dead_letters import DeadLetter
+    from holdfast.store.decision_tables import TableVersion
     from holdfast.store.deliveries import Delivery
     from holdfast.store.effects import Effect
     from holdfast.store.machines import MachineInstance
@@ -150,6 +152,7 @@ __all__ = [
     "Published",
     "PublishedContract",
     "PublishedPatch",
+    "PublishedTable",
     "RateLimit",
     "Rebased",
     "Rebuilt",
@@ -166,6 +169,8 @@ __all__ = [
     "Stuck",
     "Summaries",
     "SyncEngine",
+    "TableDocument",
+    "TableVersion",
     "Task",
     "TaskEvent",
     "Trigger",
@@ -241,6 +246,9 @@ _HOMES = {
     "ContractEvent": "holdfast.store.contracts",
     "ContractVersion": "holdfast.store.contracts",
     "PatchVersion": "holdfast.store.contracts",
+    "PublishedTable": "holdfast.runtime.envelopes.tables",
+    "TableDocument": "holdfast.runtime.envelopes.tables",
+    "TableVersion": "holdfast.store.decision_tables",
     "Finding": "holdfast.doors.envelope.findings",
     "Machine": "holdfast.runtime.machines.machine",
     "MachineDescription": "holdfast.runtime.machines.description",

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 from cli_served import serving
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from holdfast import Contract, Fill, Patch
+from holdfast import Contract, Fill, Patch, load_contracts
 from holdfast.cli.app import app
+from holdfast.doors.envelope.decision_tables.builder import table_yaml
 from holdfast.doors.envelope.printing import contract_yaml, patch_yaml
+from holdfast.runtime.envelopes.templates import read_template
 
 BY = ("--by", "ann")
 
@@ -69,6 +72,47 @@ def test_from_a_contract_to_a_rebased_patch(
     assert [one["version"] for one in json.loads(ran("list", "--json"))] == [2]
     ran("draft", files["patch"], *BY)
     assert "dropped" in ran("draft", "invoice", "--drop", *BY)
+
+
+@pytest.fixture(params=["here", "there"])
+def where(request: pytest.FixtureRequest, holdfast_dsn: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    if request.param == "here":
+        monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
+        return ()
+    monkeypatch.setenv("HOLDFAST_DSN", "postgresql://nobody@127.0.0.1:1/none")
+    return ("--url", request.getfixturevalue("url"))
+
+
+def test_a_template_with_a_table_from_its_file_to_the_graph_in_force(tmp_path: Path, where: tuple[str, ...]) -> None:
+    text = read_template("invoice_approval")
+    file, newer = tmp_path / "invoice.yaml", tmp_path / "newer.yaml"
+    file.write_text(text, encoding="utf-8")
+    [table] = load_contracts(text).tables
+    newer.write_text(table_yaml(replace(table, version=2, hit="all")), encoding="utf-8")
+    assert "There are no decision tables." in ran("tables", *where)
+    told = ran("publish", str(file), *BY, *where)
+    assert "table invoice_limits version 1: new" in told
+    assert "invoice version 1: new" in told
+    assert "draft it first" in told
+    assert "table invoice_limits version 1: unchanged" in ran("publish", str(file), *BY, *where)
+    ran("draft", str(file), *BY, *where)
+    ran("publish", "invoice", *BY, *where)
+    drawn = ran("draw", "invoice", *where)
+    assert "usr:review:limits" in drawn
+    assert "table invoice_limits version 2: new" in ran("publish", str(newer), *BY, *where)
+    assert ran("draw", "invoice", *where) == drawn
+    [listed] = json.loads(ran("tables", "--json", *where))
+    assert (listed["name"], listed["version"], listed["created_by"]) == ("invoice_limits", 2, "ann")
+    assert "hit: all" in ran("tables", "invoice_limits", *where)
+    assert "hit: all" not in ran("tables", "invoice_limits", "--version", "1", *where)
+    assert json.loads(ran("tables", "invoice_limits", "--json", *where))["version"] == 2
+
+
+def test_a_patch_of_the_file_that_cannot_be_published_is_told(tmp_path: Path, where: tuple[str, ...]) -> None:
+    file = tmp_path / "invoice.yaml"
+    text = read_template("invoice_approval").replace("table: invoice_limits}", "table: other_limits}")
+    file.write_text(text, encoding="utf-8")
+    assert "PATCH_TABLE_UNKNOWN" in ran("publish", str(file), *BY, *where, expected=2)
 
 
 def test_a_server_tells_and_does_the_same(

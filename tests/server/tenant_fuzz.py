@@ -35,6 +35,7 @@ LISTS: Final = {
     "list_effects": f"{API}/effects",
     "list_notices": f"{API}/notices",
     "list_contracts": f"{API}/contracts",
+    "list_rule_tables": f"{API}/rule-tables",
     "list_machines": f"{API}/machines",
     "list_consumers": f"{API}/consumers",
     "list_workflows": "/ui/workflows",

@@ -291,6 +291,16 @@ def _publish_contract(wish: Wish) -> Call:
     return Call("POST", f"{API}/contracts", body=body, same=STATUS)
 
 
+def _publish_table(wish: Wish) -> Call:
+    """Of a name that somebody else has a table for: here it is free, and the table is wrong."""
+    return Call("POST", f"{API}/rule-tables", body={"table": {"name": wish.name("table")}}, same=STATUS)
+
+
+def _table(wish: Wish) -> Call:
+    query = wish.luck.choice([{}, {"version": "1"}])
+    return Call("GET", f"{API}/rule-tables/{quote(wish.name('table'))}", query)
+
+
 def _save_draft(wish: Wish) -> Call:
     """Over somebody else's draft, which would show in it; a patch without its contract is wrong here."""
     return _contract("PUT", "/draft", lambda _: {"patch": {"contract": "another", "envelope": 1}})(wish)
@@ -382,6 +392,9 @@ RECIPES: Final[dict[str, Recipe]] = {
     "stream_notices": lambda wish: Call("GET", f"{API}/notices/stream", {"instance": wish.id("instance")}),
     "publish_contract": _publish_contract,
     "list_contracts": _list(f"{API}/contracts", "list_contracts", {}),
+    "publish_rule_table": _publish_table,
+    "list_rule_tables": _list(f"{API}/rule-tables", "list_rule_tables", {}),
+    "get_rule_table": _table,
     "get_newest_contract": _contract("GET"),
     "list_contract_versions": _contract("GET", "/versions"),
     "get_contract": _contract("GET", "/versions/1"),

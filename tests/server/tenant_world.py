@@ -20,7 +20,7 @@ from http_server import listening
 from psycopg import sql
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast import Caller, Context, Contract, DoNotRetry, Engine, Fill, Machine, Patch, Postpone
+from holdfast import Caller, Context, Contract, DecisionTable, DoNotRetry, Engine, Fill, Machine, Patch, Postpone
 from holdfast.doors.steps.load import load_steps
 from holdfast.server.app import create_app
 from holdfast.server.auth.api_keys import ApiKeyAuthenticator
@@ -88,6 +88,7 @@ class Company:
             "environment": [f"{self.mark}-env"],
             "machine": [f"{self.mark}-case"],
             "contract": [f"{self.mark}-paper-{n}" for n in range(2)],
+            "table": [f"{self.mark}-limits-{n}" for n in range(2)],
             "ref": [f"{self.mark}-ref-{n}" for n in range(4)],
             "request": [f"{self.mark}-request-{n}" for n in range(4)],
             "consumer": [f"{self.mark}-consumer-{n}" for n in range(2)],
@@ -240,8 +241,11 @@ async def _fill(company: Company, engine: Engine) -> None:
 
 
 async def _fill_contracts(company: Company, engine: Engine) -> None:
-    """A contract of one's own, a patch in force, and a draft that tells the canary."""
+    """Tables and a contract of one's own, a patch in force, and a draft that tells the canary."""
     by = f"{company.mark}-operator"
+    for name in company.names["table"]:
+        table = DecisionTable(name).column("total", "money").row({"secret": company.canary}).build()
+        await engine.publish_table(table, by=by, reason=company.canary)
     for type in company.names["contract"]:
         states = Contract(type).state("open").state("done", ends=True).gate("pass", "open", "done")
         contract = states.gate("back", "open", "open").slot("check", "open", "pass")

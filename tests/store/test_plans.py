@@ -223,6 +223,7 @@ SELDOM = {
     "archive_patch", "delete_draft", "insert_effective", "insert_envelope", "insert_patch", "list_patched_orgs",
     "page_contract_versions", "page_contracts", "page_patches", "read_contract", "read_draft", "read_effective",
     "read_numbers", "read_patch", "save_draft",
+    "insert_decision_table", "page_decision_tables", "read_decision_table",
 }  # fmt: skip
 
 # The outbox has partial indexes on partitions, whose names differ: tests/effects/test_effect_plans.py looks at it.

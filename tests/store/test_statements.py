@@ -34,7 +34,7 @@ TENANTS = (
     "list_instances_by_key", "list_instances_by_parent", "read_flow",
     "list_results", "read_start",
     "page_contract_events", "page_contract_versions", "page_contracts", "page_patches", "read_contract", "read_draft",
-    "read_effective", "read_numbers", "read_patch",
+    "read_effective", "read_numbers", "read_patch", "page_decision_tables", "read_decision_table",
 )  # fmt: skip
 # These change the role, so they are sent before any other is taken.
 BEFORE_A_ROLE = (

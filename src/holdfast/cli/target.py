@@ -82,6 +82,9 @@ class Server:
         self.patches = client.contracts.patches
         self.restore_patch = client.contracts.restore
         self.archive_patch = client.contracts.archive
+        self.publish_table = client.tables.publish
+        self.tables = client.tables.list
+        self.table = client.tables.get
         self._rebase = client.contracts.rebase
         self.import_machine = client.machines.import_machine
         self.page_machines = client.machines.list

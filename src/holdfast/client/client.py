@@ -25,6 +25,7 @@ from holdfast.client.effects import ClientEffects
 from holdfast.client.flows import ClientFlows
 from holdfast.client.machines import ClientMachines, machine_path
 from holdfast.client.notices import ClientNotices
+from holdfast.client.tables import ClientTables
 from holdfast.client.tasks import ClientTasks
 from holdfast.core.model.status import TERMINAL
 from holdfast.doors.registry import source_of
@@ -68,6 +69,7 @@ class Client:
         self.notices = ClientNotices(self._server)
         self.machines = ClientMachines(self._server)
         self.contracts = ClientContracts(self._server)
+        self.tables = ClientTables(self._server)
         self.consumers = ClientConsumers(self._server)
 
     def __enter__(self) -> Self:

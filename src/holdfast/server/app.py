@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Final
 
 from fastapi import APIRouter, FastAPI
@@ -33,7 +33,7 @@ from holdfast.server.routes.health import ReadinessCheck
 from holdfast.server.settings import ServerSettings
 from holdfast.version import __version__
 
-_FREQUENT: Final = {"ui_workflows", "tasks", "instances"}
+_FREQUENT: Final = {"ui.workflows", "tasks", "instances"}
 _EXPOSED: Final = ["ETag", "Location", "Preference-Applied", "Retry-After", "X-Request-Id"]
 
 
@@ -76,9 +76,10 @@ async def _know_nobody(_: Request) -> Identity:
 
 def _routers() -> Iterator[APIRouter]:
     """The router of every module of `routes`, those most in use first: paths are tried one after the other."""
-    names = [module.name for module in iter_modules(routes.__path__)]
+    room = f"{routes.__name__}."
+    names = [found.name.removeprefix(room) for found in walk_packages(routes.__path__, room) if not found.ispkg]
     for name in sorted(names, key=lambda name: (name not in _FREQUENT, name)):
-        yield import_module(f"{routes.__name__}.{name}").router
+        yield import_module(room + name).router
 
 
 def _middleware(settings: ServerSettings) -> list[Middleware]:

@@ -159,6 +159,8 @@ FINDINGS: dict[str, tuple[DecisionTable, str, str]] = {
     "empty": (ONE.row({"a": 1}, {"n": 12}).row({"a": 2}), "TABLE_ROW_EMPTY", "rows.0"),
     "key": (ONE.row({"a": 1}, {"n": {"over": 1}}), "TABLE_KEY_UNKNOWN", "rows.0.when.n.over"),
     "rows": (ONE, "TABLE_VALUE_INVALID", "rows"),
+    "outcome": (ONE.row({"n": [{"m": 1e22}]}), "TABLE_VALUE_INVALID", "rows.0.then.n"),
+    "whole outcome": (ONE.row({"n": -(2**53)}), "TABLE_VALUE_INVALID", "rows.0.then.n"),
     "missing": (ONE.longer(_columns=({"field": "n"},)).row({"a": 1}), "TABLE_KEY_MISSING", "columns.0"),
     "kind": (ONE.row([]), "TABLE_TYPE_WRONG", "rows.0.then"),  # type: ignore[arg-type]
     "option": (ONE.row({"a": 1}, wen={}), "TABLE_OPTION_UNKNOWN", "rows.wen"),  # type: ignore[call-arg]

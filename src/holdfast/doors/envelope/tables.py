@@ -20,7 +20,8 @@ class PinnedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Tables:
     """The decision tables that a patch may name."""
 
-    def __init__(self, tables: Iterable[PinnedTable] = ()) -> None:
+    def __init__(self, tables: Iterable[PinnedTable] = (), *, known: Iterable[str] = ()) -> None:
+        self._known = frozenset(known)  # there are such tables, but the patch takes none of them
         self._versions: dict[tuple[str, int], PinnedTable] = {}
         self._newest: dict[str, PinnedTable] = {}
         for table in tables:
@@ -35,4 +36,4 @@ class Tables:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self._newest))
+        return tuple(sorted(self._known.union(self._newest)))

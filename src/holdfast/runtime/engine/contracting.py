@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.doors.envelope.decision_tables.model import TableDefinition
 from holdfast.doors.envelope.findings import Finding
 from holdfast.doors.envelope.lowering import graph_name
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
-from holdfast.doors.envelope.reading.load import require_contract, require_patch
+from holdfast.doors.envelope.reading.load import require_contract, require_patch, require_table
 from holdfast.errors import Refused
 from holdfast.runtime.engine.reading import Reading
-from holdfast.runtime.envelopes import contracts, drafts, patches, rebase
+from holdfast.runtime.envelopes import contracts, drafts, patches, rebase, tables
 from holdfast.runtime.envelopes.contracts import ContractDocument, PublishedContract
 from holdfast.runtime.envelopes.drafts import Draft
 from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
 from holdfast.runtime.envelopes.rebase import Rebased
+from holdfast.runtime.envelopes.tables import PublishedTable, TableDocument
 from holdfast.runtime.validation import check_flag, check_text, check_version
 from holdfast.store.contracts import (
     LAST,
@@ -29,6 +31,7 @@ from holdfast.store.contracts import (
     page_contracts,
     page_patches,
 )
+from holdfast.store.decision_tables import TableVersion, page_tables
 from holdfast.store.reads.steps import check_page
 
 
@@ -72,6 +75,30 @@ class Contracting(Reading):
         check_text(type, "type of documents")
         check_version(version, "version of the patch")
         return await patches.effective(self._opened(), self.org, type, version)
+
+    # --- decision tables ---------------------------------------------------------------------------------------------
+
+    async def publish_table(
+        self, table: TableDefinition | Mapping[str, Any], *, by: str, reason: str | None = None
+    ) -> PublishedTable:
+        """Publish a decision table for this organisation, or as `_system` for all of them.
+
+        The same content again changes nothing. Graphs that were published keep the version they have taken.
+        """
+        _check_act(by, reason)
+        definition = table if isinstance(table, TableDefinition) else await asyncio.to_thread(require_table, table)
+        return await tables.publish_table(self._opened(), self.org, definition, by, reason)
+
+    async def tables(self, *, after: str | None = None, limit: int = 50) -> list[TableVersion]:
+        """A page of the newest version of each decision table, by name; `after` is the last name of the page before."""
+        check_text(after, "name of the table")
+        return await page_tables(self._opened(), self.org, after or "", check_page(limit, "decision tables"))
+
+    async def table(self, name: str, version: int | None = None) -> TableDocument:
+        """Read one version of a decision table, by default the newest."""
+        check_text(name, "name of the table")
+        check_version(version, "version of the table")
+        return await tables.read_table(self._opened(), self.org, name, version)
 
     # --- drafts ------------------------------------------------------------------------------------------------------
 

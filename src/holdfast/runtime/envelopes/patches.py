@@ -23,6 +23,7 @@ from holdfast.runtime.commit.starter import new_id
 from holdfast.runtime.envelopes import drafts
 from holdfast.runtime.envelopes.contracts import ContractDocument, read_document
 from holdfast.runtime.envelopes.graphs import event_of, graph_row
+from holdfast.runtime.envelopes.tables import tables_of
 from holdfast.runtime.publishing import COUNTED_TRIES
 from holdfast.store import contract_changes, contracts
 from holdfast.store.contract_changes import Action, NewEffective, NewEvent, NewPatch
@@ -64,7 +65,8 @@ async def check(session: Session, org: str, patch: PatchDefinition) -> tuple[Fin
     """Find everything that is wrong with a patch; nothing is stored."""
     patch = await asyncio.to_thread(drafts.readable, patch)
     contract = (await base_of(session, org, patch)).contract
-    return await asyncio.to_thread(check_effective, contract, patch)
+    tables = await tables_of(session, org, patch)
+    return await asyncio.to_thread(check_effective, contract, patch, tables=tables)
 
 
 async def base_of(session: Session, org: str, patch: PatchDefinition) -> ContractDocument:
@@ -168,11 +170,12 @@ async def _publish(
     origin: int | None,
 ) -> PublishedPatch:
     base = await base_of(session, org, patch)
-    warnings = await asyncio.to_thread(check_effective, base.contract, patch)
+    tables = await tables_of(session, org, patch)
+    warnings = await asyncio.to_thread(check_effective, base.contract, patch, tables=tables)
     for _ in range(COUNTED_TRIES):
         numbers = await read_numbers(session, org, graph_name(patch.contract))
         numbered = msgspec.structs.replace(patch, version=numbers.last + 1)
-        compiled = await asyncio.to_thread(compile_effective, base.contract, numbered)
+        compiled = await asyncio.to_thread(compile_effective, base.contract, numbered, tables=tables)
         pinned = {"envelope": base.version, "hash": base.hash, "org": base.org}
         row = _row(org, base.contract, numbered, pinned, by)
         graph = graph_row(org, compiled, pinned | {"patch": numbered.version}, by, is_default=False)

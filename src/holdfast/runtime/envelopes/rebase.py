@@ -13,6 +13,7 @@ from holdfast.doors.envelope.lowering import graph_name
 from holdfast.errors import HoldfastError
 from holdfast.runtime.envelopes import patches
 from holdfast.runtime.envelopes.contracts import read_document
+from holdfast.runtime.envelopes.tables import tables_of
 from holdfast.store.contracts import list_patched_orgs, read_numbers
 from holdfast.store.pg.session import Session
 
@@ -42,7 +43,8 @@ async def rebase(
     if found.envelope >= target.version:
         return [told]
     moved = msgspec.structs.replace(found.patch, envelope=target.version)
-    findings = await asyncio.to_thread(check_effective, target.contract, moved)
+    tables = await tables_of(session, org, moved)
+    findings = await asyncio.to_thread(check_effective, target.contract, moved, tables=tables)
     if any(finding.severity == "error" for finding in findings):
         return [msgspec.structs.replace(told, status="misfit", findings=findings)]
     if dry_run:

@@ -1,4 +1,5 @@
--- Contracts of documents: drafts of patches, what was done with contracts and patches, and what no start may take.
+-- Contracts of documents: drafts of patches, what was done with contracts and patches, decision tables, and what no start
+-- may take.
 -- Published contracts, patches and graphs are rows of `definitions`, which guards them already.
 
 -- One draft per organisation and type; each save gives it another tag, so that nobody writes over what they have not seen.
@@ -36,17 +37,40 @@ create trigger contract_events_kept
 after delete on holdfast.contract_events for each row
 execute function holdfast.refuse_change('What was done with a contract is never deleted');
 
+-- The versions of decision tables; a patch takes a copy of the one it names into its graph.
+create table holdfast.decision_tables (
+    org_id text not null check (octet_length(org_id) between 1 and 200),
+    name text not null check (octet_length(name) between 1 and 200),
+    version int not null check (version > 0),
+    content jsonb not null,
+    hash text not null,
+    created_by text not null check (octet_length(created_by) between 1 and 2000),
+    reason text check (octet_length(reason) between 1 and 2000),
+    published_at timestamptz not null,
+    primary key (org_id, name, version)
+);
+
+create trigger decision_tables_unchanged
+after update on holdfast.decision_tables for each row
+execute function holdfast.refuse_change('A published decision table never changes');
+
+create trigger decision_tables_kept
+after delete on holdfast.decision_tables for each row
+execute function holdfast.refuse_change('A published decision table is never deleted');
+
 do $$
 declare
     secured text;
 begin
-    foreach secured in array array['contract_drafts', 'contract_events'] loop
+    foreach secured in array array['contract_drafts', 'contract_events', 'decision_tables'] loop
         perform holdfast.forbid_truncate(secured);
         execute format('alter table holdfast.%I enable row level security', secured);
         execute format('alter table holdfast.%I force row level security', secured);
         execute format('create policy worker on holdfast.%I to holdfast_worker using (true) with check (true)', secured);
-        execute format('create policy tenant on holdfast.%I to holdfast_tenant'
-            ' using (org_id = (select holdfast.visible_org()))', secured);
+        -- Decision tables of the system are for all, as its contracts are.
+        execute format('create policy tenant on holdfast.%I to holdfast_tenant using (org_id %s)', secured,
+            case secured when 'decision_tables' then 'in (''_system'', (select holdfast.visible_org()))'
+                else '= (select holdfast.visible_org())' end);
         execute format('grant select, insert on holdfast.%I to holdfast_worker', secured);
         execute format('grant select on holdfast.%I to holdfast_tenant', secured);
     end loop;

@@ -12,6 +12,7 @@ import typer
 from holdfast.cli.commands.contracts.diff import diff
 from holdfast.cli.commands.contracts.new import new
 from holdfast.cli.commands.contracts.simulate import simulate
+from holdfast.cli.commands.contracts.tables import tables
 from holdfast.cli.render.output import say, show, show_all, show_json, show_text, table, warn
 from holdfast.cli.target import actor, anywhere, place
 from holdfast.doors.envelope.findings import Finding
@@ -21,12 +22,15 @@ from holdfast.doors.envelope.reading.load import ContractFile, load_contracts
 from holdfast.errors import DefinitionError, Refused
 from holdfast.graph.compiled import graph_of
 from holdfast.graph.drawing.mermaid import to_mermaid
+from holdfast.runtime.envelopes.contracts import PublishedContract
+from holdfast.runtime.envelopes.tables import PublishedTable
 from holdfast.views.spans import shown
 
 contracts = typer.Typer(help="Contracts of documents, and the patches that fill their slots.", no_args_is_help=True)
 contracts.command("new")(new)
 contracts.command("simulate")(simulate)
 contracts.command("diff")(diff)
+contracts.command("tables")(tables)
 
 Type = Annotated[str, typer.Argument(metavar="TYPE", help="The type of documents.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of YAML.")]
@@ -46,7 +50,7 @@ def publish(
     etag: Etag = None,
     json: Json = False,
 ) -> None:
-    """Publish the contracts of a file, or put the draft of a patch in force."""
+    """Publish the tables and contracts of a file and check its patches, or put the draft of a patch in force."""
     who, path = actor(by), Path(target)
     if not path.is_file():
         with place() as engine:
@@ -54,17 +58,19 @@ def publish(
         show(msgspec.to_builtins(patch), json=json)
         return
     found = _read(path)
-    if not found.contracts:
+    if not found.contracts and not found.tables:
         raise Refused(f"{target} has no contract.", code="CONTRACT_MISSING", hint="Patches are drafted first.")
     with place() as engine:
+        decided = [engine.publish_table(one, by=who, reason=reason) for one in found.tables]
         done = [engine.publish_contract(one, by=who, reason=reason) for one in found.contracts]
-    if json:
-        show_all([msgspec.to_builtins(one) for one in done])
-        return
-    for one in done:
-        say(f"{one.type} version {one.version}: {'new' if one.new else 'unchanged'}")
-        if one.note is not None:
-            warn(one.note)
+        _tell_published(decided, done, json=json)
+        findings = [finding for one in found.patches for finding in engine.check_patch(one)]
+    for finding in findings:
+        warn(str(finding))
+    if any(one.severity == "error" for one in findings):
+        raise typer.Exit(DefinitionError.exit_code)
+    for one in found.patches:
+        warn(f"The patch for {one.contract} is not published: draft it first.")
 
 
 @contracts.command("list")
@@ -221,6 +227,22 @@ def rebase(
         say("There is no patch in force.")
     if any(one.status in ("misfit", "failed") for one in told):
         raise typer.Exit(DefinitionError.exit_code)
+
+
+def _tell_published(decided: list[PublishedTable], done: list[PublishedContract], *, json: bool) -> None:
+    if json:
+        show_all([msgspec.to_builtins(one) for one in (*decided, *done)])
+        return
+    for one in decided:
+        say(f"table {one.name} version {one.version}: {_news(one.new)}")
+    for one in done:
+        say(f"{one.type} version {one.version}: {_news(one.new)}")
+        if one.note is not None:
+            warn(one.note)
+
+
+def _news(is_new: bool) -> str:
+    return "new" if is_new else "unchanged"
 
 
 def tell(found: Sequence[Finding]) -> None:

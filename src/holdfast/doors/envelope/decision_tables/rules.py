@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.doors.envelope.decision_tables.coverage import cover
 from holdfast.doors.envelope.decision_tables.model import Column, Condition, Row, TableDefinition
@@ -11,6 +11,7 @@ from holdfast.doors.yaml.problems import Findings
 from holdfast.doors.yaml.tree import Mark, Path, nearest_mark
 
 _NUMBERS: Final = ("number", "money")
+_EXACT: Final = 2**53 - 1
 _LOWER: Final = ("at_least", "above")
 _UPPER: Final = ("at_most", "below")
 
@@ -75,6 +76,10 @@ class _TableRules:
             if name not in row.then:
                 message = f"The row says nothing about {name!r}, and other rows do."
                 self.add("TABLE_OUTCOME_MISSING", message, "rows", index, "then")
+        for name, value in row.then.items():
+            if not _is_exact(value):
+                message = f"{name!r} holds a number that is not exact everywhere; write it as a text."
+                self.add("TABLE_VALUE_INVALID", message, "rows", index, "then", name)
         if not row.then:
             self.add("TABLE_OUTCOME_MISSING", "The row has no outcome.", "rows", index, "then")
 
@@ -127,6 +132,14 @@ class _TableRules:
         if not found.is_complete:
             message = "The conditions are too intricate to find every gap."
             self.add("TABLE_TOO_INTRICATE", message, "rows")
+
+
+def _is_exact(value: Any) -> bool:
+    """Check that all numbers of an outcome come back from JSON and the database as they were written."""
+    if isinstance(value, dict | list):
+        inner = cast(dict[str, Any] | list[Any], value)
+        return all(map(_is_exact, inner.values() if isinstance(inner, dict) else inner))
+    return not isinstance(value, int | float) or -_EXACT <= value <= _EXACT
 
 
 def _is_of(value: Any, type: str) -> bool:

@@ -21,7 +21,7 @@ from holdfast.server.http.gate import GatedRoute
 from holdfast.server.http.problems import documented
 from holdfast.server.http.replies import encoded
 from holdfast.server.http.sse import EventStream, watching
-from holdfast.server.routes.ui_workflows import InstanceId
+from holdfast.server.routes.ui.workflows import InstanceId
 from holdfast.server.settings import ServerSettings
 from holdfast.server.workflows import OVER, instance_of
 
