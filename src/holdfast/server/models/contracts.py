@@ -39,7 +39,7 @@ class CheckPatch(Wish):
 
 
 class Because(Wish):
-    """Why somebody does it."""
+    """Reason: a sentence for the audit trail."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"examples": [{"reason": "agreed"}, {}]})
     reason: Why | None = None
@@ -116,7 +116,7 @@ class PatchFinding(Model):
 
 
 class PatchCheck(Model):
-    """Everything that is wrong with a patch."""
+    """Findings: the errors and warnings of a patch."""
 
     findings: list[PatchFinding]
 
@@ -181,7 +181,7 @@ class RebaseAnswer(Model):
 
 
 class ContractEventView(Model):
-    """What somebody did with a contract or a patch, and why."""
+    """Event: a change of a contract or a patch, with its author and reason."""
 
     id: int
     type: str
