@@ -52,7 +52,7 @@ faults: properties ## The proof: long properties, then kills, crashes and freeze
 	@$(BIN)/python -m faults $(ARGS)
 
 properties: $(DEV) ## The long profile: property tests by the hundred thousand, sagas by the thousand, plans at a million rows
-	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/runtime/test_model.py
+	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/core tests/doors/envelope tests/runtime/test_model.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/server/test_schemathesis.py tests/server/test_hostile_input.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest tests/sagas/test_random_sagas.py tests/runtime/test_two_processes.py
 	HOLDFAST_PROFILE=long $(BIN)/python -m pytest -n $(JOBS) tests/machines/test_random_offices.py tests/machines/test_claim_plans.py

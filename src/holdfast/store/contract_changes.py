@@ -1,4 +1,4 @@
-"""Changes of contracts, patches and drafts: one transaction each, and False where somebody else was first."""
+"""Changes of contracts, patches and drafts: one transaction each; False: another one came first."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class NewEffective(NamedTuple):
 
 
 class NewEvent(NamedTuple):
-    """What was done, in the order of the statement."""
+    """A change to record, in the order of the statement."""
 
     org: str
     type: str
@@ -95,7 +95,7 @@ async def insert_contract(
 
 
 async def publish_draft(session: Session, tag: str, patch: NewPatch, graph: NewEffective, event: NewEvent) -> bool:
-    """Take the draft away and publish what was compiled of it."""
+    """Take the draft away and publish the graph that it was compiled to."""
     return await _changed(
         session, [SQL.delete_draft.one(patch.org, patch.type, tag), *_publication(patch, graph, event)]
     )

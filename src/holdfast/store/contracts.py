@@ -76,7 +76,7 @@ class StoredDraft(NamedTuple):
 
 
 class ContractEvent(msgspec.Struct, frozen=True):
-    """What somebody did with the contract or the patch of a type, and why."""
+    """A change of the contract or the patch of a type: its actor and the reason."""
 
     id: int  # rises with every line
     type: str
@@ -89,7 +89,7 @@ class ContractEvent(msgspec.Struct, frozen=True):
 
 
 class Numbers(NamedTuple):
-    """What the graphs of a type are numbered by, in one organisation."""
+    """The numbers that the graphs of a type have in one organisation."""
 
     last: int
     in_force: int | None  # the patch

@@ -146,7 +146,7 @@ async def give_back(session: Session, claims: Sequence[Claimed]) -> set[Delivery
 
 
 async def count_probe(session: Session, probe: Claimed, resend: int) -> set[DeliveryKey]:
-    """Count the attempt of a probe that has reached somebody."""
+    """Count the attempt of a probe that has reached its consumer."""
     return await _move(session, [(probe, -1)], resend)
 
 

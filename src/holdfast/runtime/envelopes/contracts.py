@@ -112,7 +112,7 @@ def _sound(contract: ContractDefinition) -> tuple[ContractDefinition, Graph]:
 
 
 async def _known(session: Session, org: str, contract: ContractDefinition, digest: str) -> StoredContract | None:
-    """Find the same version, published before; refuse a contradiction to it or to a newer one."""
+    """Find the same version, published before; refuse a contract that contradicts it, or comes after a newer one."""
     name = graph_name(contract.type)
     known = await read_contract(session, org, name, contract.version)
     if known is not None and known.version.org == org:

@@ -60,7 +60,7 @@ async def drop(session: Session, org: str, type: str, by: str, reason: str | Non
 
 
 def readable(patch: PatchDefinition) -> PatchDefinition:
-    """Check a patch as far as that needs no contract: it may come without its builder. Its number is dropped."""
+    """Check a patch by itself: it may have been made without its builder. Its number is dropped."""
     return require_patch(patch_data(msgspec.structs.replace(patch, version=1)))
 
 

@@ -1,4 +1,4 @@
-"""Rows of compiled graphs and of their events, as contracts and patches share them."""
+"""Rows of compiled graphs and of their changes, as contracts and patches share them."""
 
 from __future__ import annotations
 

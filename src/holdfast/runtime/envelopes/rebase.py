@@ -18,7 +18,7 @@ from holdfast.store.pg.session import Session
 
 
 class Rebased(msgspec.Struct, frozen=True):
-    """What became of one organisation's patch."""
+    """The outcome of a rebase for the patch of one organisation."""
 
     org: str
     type: str

@@ -39,7 +39,7 @@ class CheckPatch(Wish):
 
 
 class Because(Wish):
-    """Reason: a sentence for the audit trail."""
+    """The reason of a change."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"examples": [{"reason": "agreed"}, {}]})
     reason: Why | None = None
@@ -116,7 +116,7 @@ class PatchFinding(Model):
 
 
 class PatchCheck(Model):
-    """Findings: the errors and warnings of a patch."""
+    """The findings of a patch, all of them."""
 
     findings: list[PatchFinding]
 
@@ -162,7 +162,7 @@ class PatchView(PatchVersionView):
 
 
 class RebaseView(Model):
-    """What became of the tenant's patch."""
+    """The outcome of a rebase for the patch of the tenant."""
 
     org: str
     type: str
@@ -181,7 +181,7 @@ class RebaseAnswer(Model):
 
 
 class ContractEventView(Model):
-    """Event: a change of a contract or a patch, with its author and reason."""
+    """A change of a contract or a patch: its actor and the reason."""
 
     id: int
     type: str
