@@ -17,7 +17,7 @@ from holdfast.server.http.replies import reply
 from holdfast.server.models.base import Version
 from holdfast.server.models.differences import ContractDifferenceView, DraftWord, EnvelopeWord
 from holdfast.server.models.document_simulations import DocumentSimulationView, SimulateDocument
-from holdfast.server.routes.contracts import ContractType
+from holdfast.server.routes.contracts.contracts import ContractType
 from holdfast.server.simulations import encoded_document
 from holdfast.views.difference_text import difference_text
 from holdfast.views.difference_words import names_of
