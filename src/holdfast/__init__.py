@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.envelopes.drafts import Draft
     from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
     from holdfast.runtime.envelopes.rebase import Rebased
+    from holdfast.runtime.envelopes.simulated import Simulation
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
     from holdfast.runtime.hooks.middleware import Middleware
@@ -160,6 +161,7 @@ __all__ = [
     "Retention",
     "Retry",
     "Runtime",
+    "Simulation",
     "Standing",
     "Stats",
     "Step",
@@ -265,6 +267,7 @@ _HOMES = {
     "Retention": "holdfast.runtime.ops.retention",
     "Retry": "holdfast.doors.saga.values",
     "Runtime": "holdfast.store.reads.runtimes",
+    "Simulation": "holdfast.runtime.envelopes.simulated",
     "Standing": "holdfast.runtime.people.standing",
     "Stats": "holdfast.runtime.telemetry.metrics",
     "Step": "holdfast.store.reads.instances",
