@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.envelopes.drafts import Draft
     from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
     from holdfast.runtime.envelopes.rebase import Rebased
+    from holdfast.runtime.envelopes.simulated import Simulation
     from holdfast.runtime.envelopes.tables import PublishedTable, TableDocument
     from holdfast.runtime.hooks.audit import Audit
     from holdfast.runtime.hooks.metrics import Metrics
@@ -163,6 +164,7 @@ __all__ = [
     "Retention",
     "Retry",
     "Runtime",
+    "Simulation",
     "Standing",
     "Stats",
     "Step",
@@ -273,6 +275,7 @@ _HOMES = {
     "Retention": "holdfast.runtime.ops.retention",
     "Retry": "holdfast.doors.saga.values",
     "Runtime": "holdfast.store.reads.runtimes",
+    "Simulation": "holdfast.runtime.envelopes.simulated",
     "Standing": "holdfast.runtime.people.standing",
     "Stats": "holdfast.runtime.telemetry.metrics",
     "Step": "holdfast.store.reads.instances",

@@ -135,6 +135,51 @@ def test_a_server_tells_and_does_the_same(
     assert "dropped" in ran("draft", "invoice", "--drop", *BY, *there)
     looks = (("list",), ("list", "--json"), ("show", "invoice"), ("show", "invoice", "--json"))
     drawings = (("draw", "invoice"), ("draw", "invoice", "--bare"), ("draw", "invoice", "--version", str(first)))
-    told = [ran(*words, *there) for words in (*looks, *drawings)]
+    ran("draft", files["patch"], *BY, *there)
+    sides = (("--from", "envelope", "--to", str(first)), ("--from", str(first), "--to", "draft"))
+    differences = [("diff", "invoice", *words, *form) for words in sides for form in ((), ("--json",))]
+    told = [ran(*words, *there) for words in (*looks, *drawings, *differences)]
     monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
-    assert [ran(*words) for words in (*looks, *drawings)] == told
+    assert [ran(*words) for words in (*looks, *drawings, *differences)] == told
+
+
+def test_published_graphs_are_compared_and_simulated(
+    files: dict[str, str], tmp_path: Path, holdfast_dsn: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_DSN", holdfast_dsn)
+    ran("publish", files["contract1"], *BY)
+    ran("draft", files["patch"], *BY)
+    told = ran("diff", "invoice", "--from", "envelope", "--to", "draft")
+    assert told.splitlines()[0] == "invoice: envelope 1 → draft for envelope 1"
+    assert "slot review: empty → filled" in told
+    asked = ("simulate", "invoice", "--do", "send", "--do", "check=approved")
+    assert "TASK_UNKNOWN" in ran(*asked, expected=1)
+    for there in ((), ("--url", url)):
+        way = ran(*asked, "--version", "draft", *there)
+        assert way.splitlines()[-1] == "completed in the state 'paid'"
+        assert "usr:review:check [approval]" in way
+        ran("diff", "invoice", "--from", "envelope", "--to", "draft", "--html", "page.html", *there)
+        assert Path("page.html").read_text(encoding="utf-8").count("<svg") == 2
+        ran("diff", "invoice", "--from", "envelope", "--to", "9", *there, expected=4)
+        ran(*asked, "--version", "9", *there, expected=4)
+    ran("diff", "invoice", "--from", "draft", "--to", "1", expected=2)
+    ran("simulate", "invoice", "--version", "envelope", expected=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diff", "invoice"),
+        ("diff", "invoice", "--from", "1"),
+        ("diff", "invoice", "other", "--from", "1", "--to", "2"),
+        ("diff", "contract1.yaml", "--from", "1", "--to", "2"),
+        ("simulate", "contract1.yaml", "--version", "1"),
+        ("simulate", "invoice", "--type", "invoice"),
+    ],
+)
+def test_files_and_types_are_not_mixed(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran(*words, expected=2)

@@ -285,6 +285,19 @@ def _contract(method: str, suffix: str = "", body: Callable[[Wish], Any] | None 
     return recipe
 
 
+def _contract_diff(wish: Wish) -> Call:
+    """In each form, of which the page has most to tell."""
+    before, after = wish.luck.choice(["envelope", "1"]), wish.luck.choice(["1", "2", "draft"])
+    media = wish.luck.choice(["application/json", "text/plain", "text/html"])
+    query, headers = {"from": before, "to": after}, {"Accept": media}
+    return Call("GET", f"{API}/contracts/{quote(wish.name('contract'))}/diff", query, headers=headers)
+
+
+def _simulate_document(wish: Wish) -> Call:
+    version = wish.luck.choice([None, 1, 2, "draft"])
+    return _contract("POST", "/simulate", lambda _: {"document": {}, "version": version})(wish)
+
+
 def _publish_contract(wish: Wish) -> Call:
     """Of a type that somebody else has a contract for: here it is free, and the contract is wrong."""
     body = {"contract": {"type": wish.name("contract"), "states": [{"name": "draft"}]}}
@@ -402,6 +415,8 @@ RECIPES: Final[dict[str, Recipe]] = {
     "get_contract_mermaid": _contract("GET", "/versions/1/mermaid"),
     "get_effective_graph": _contract("GET", "/graph"),
     "get_effective_mermaid": _contract("GET", "/mermaid"),
+    "diff_contract": _contract_diff,
+    "simulate_document": _simulate_document,
     "list_contract_events": _contract("GET", "/events"),
     "save_patch_draft": _save_draft,
     "get_patch_draft": _contract("GET", "/draft"),

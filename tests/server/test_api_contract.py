@@ -78,6 +78,8 @@ COVERED = {
     "get_contract_envelope": ("read", "contracts"),
     "get_contract_mermaid": ("read", "contracts"),
     "get_effective_graph": ("read", "contracts"),
+    "diff_contract": ("read", "contracts"),
+    "simulate_document": ("read", "contracts"),
     "get_effective_mermaid": ("read", "contracts"),
     "list_contract_events": ("read", "contracts"),
     "save_patch_draft": ("publish", "contracts"),

@@ -73,6 +73,9 @@ class Server:
         self.contracts = client.contracts.list
         self.contract = client.contracts.get
         self.effective = client.contracts.effective
+        self.contract_difference = client.contracts.difference
+        self.contract_difference_page = client.contracts.difference_page
+        self.simulate_document = client.contracts.simulate
         self.contract_events = client.contracts.events
         self.save_patch_draft = client.contracts.save_draft
         self.patch_draft = client.contracts.draft

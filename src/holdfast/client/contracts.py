@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,11 +15,15 @@ from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.reading.load import require_contract, require_patch
 from holdfast.doors.envelope.written import contract_data, patch_data
 from holdfast.graph.compile import assemble
+from holdfast.graph.difference.model import Difference
 from holdfast.graph.model import load_graph
 from holdfast.runtime.envelopes.contracts import ContractDocument, PublishedContract
 from holdfast.runtime.envelopes.drafts import Draft
 from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
 from holdfast.runtime.envelopes.rebase import Rebased
+from holdfast.runtime.envelopes.script import Input
+from holdfast.runtime.envelopes.sides import After, Before
+from holdfast.runtime.envelopes.simulated import Simulation
 from holdfast.store.contracts import ContractEvent, ContractVersion, PatchVersion
 
 Written = Mapping[str, Any]
@@ -58,6 +63,33 @@ class ClientContracts:
     def drawing(self, type: str, version: int | None = None) -> str:
         """Draw the graph that documents of a type run by, as Mermaid text."""
         return self._server.text(f"{_path(type)}/mermaid", version=version)
+
+    def difference(self, type: str, before: Before, after: After) -> Difference:
+        """Compare two graphs of a type: from the contract alone or a version of the patch to a version or the draft."""
+        query = {"from": before, "to": after}
+        return taken(Difference, self._server.send("GET", f"{_path(type)}/diff", query=query))
+
+    def difference_page(self, type: str, before: Before, after: After) -> str:
+        """Compare two graphs of a type, as a page of HTML with a drawing of each side."""
+        query: dict[str, Any] = {"from": before, "to": after}
+        return self._server.text(f"{_path(type)}/diff", headers={"Accept": "text/html"}, **query)
+
+    def simulate(
+        self,
+        type: str,
+        document: Mapping[str, Any],
+        script: Iterable[Input] = (),
+        *,
+        version: After | None = None,
+        now: datetime | None = None,
+        settings: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, dict[str, Any]] | None = None,
+        failing: Mapping[str, str] | None = None,
+    ) -> Simulation:
+        """Send a document that exists only in the answer through the graph in force, a patch's or the draft's."""
+        wish = given(version=version, now=now, settings=settings, outputs=outputs, failing=failing)
+        wish |= {"document": document, "script": [*script]}
+        return taken(Simulation, self._server.post(f"{_path(type)}/simulate", wish))
 
     def events(self, type: str, *, limit: int = 50) -> builtins.list[ContractEvent]:
         """List what was done with contract, draft and patch of a type, the last first."""

@@ -78,9 +78,9 @@ class Transport:
     def get(self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> Any:
         return self.send("GET", path, query=query, headers=headers)
 
-    def text(self, path: str, **query: Any) -> str:
+    def text(self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> str:
         """Read a text, as the server has written it."""
-        answer = self._answer("GET", path, query, None, {}, PREFIX)
+        answer = self._answer("GET", path, query, None, headers or {}, PREFIX)
         return answer.text
 
     def poll(self, path: str, body: Any, wait: float, headers: Mapping[str, str]) -> Any:

@@ -1,4 +1,4 @@
-"""Simulations over HTTP: the answer to each event, as much as a page holds."""
+"""Simulations over HTTP: the answers of a machine and the way of a document, as much as a page holds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Refused
+from holdfast.runtime.envelopes.simulated import Simulation
 from holdfast.runtime.machines.machine import Machine
 from holdfast.server.http.pages import MOST_BYTES
 from holdfast.server.http.replies import encoded
@@ -34,3 +35,15 @@ def simulate(machine: Machine, wish: Simulate) -> dict[str, Any]:
             )
     told = {"initial": done.initial, "state": done.state, "states": done.states, "is_over": done.is_over}
     return {**told, "entries": entries, "data": done.data}
+
+
+def encoded_document(done: Simulation) -> bytes:
+    """Encode the way of a document, if it fits into one answer."""
+    content = encoded(done)
+    if len(content) > MOST_BYTES:
+        raise Refused(
+            f"The way of the document has more than {MOST_BYTES} bytes.",
+            code="SIMULATION_TOO_LARGE",
+            hint="Send fewer inputs, or a smaller document.",
+        )
+    return content

@@ -78,6 +78,12 @@ def side_words(side: Side) -> str:
     return f"envelope {side.envelope}" if side.patch is None else f"patch {side.patch} of envelope {side.envelope}"
 
 
+def names_of(found: Difference, *, is_draft: bool) -> tuple[str, str]:
+    """Name both sides by their versions. A draft has none yet: the number it may get is no name."""
+    after = f"draft for envelope {found.after.envelope}" if is_draft else side_words(found.after)
+    return side_words(found.before), after
+
+
 def heading(part: PartChange) -> str:
     """Name a part: a node by its kind and name, an edge by its ends."""
     if part.noun == "node":

@@ -19,7 +19,8 @@ from holdfast.doors.envelope.decision_tables.building import pin_table
 from holdfast.doors.envelope.effective import compile_effective
 from holdfast.doors.envelope.model import PatchDefinition, PatchNode, PolicyRule, SlotPatch
 from holdfast.doors.envelope.tables import Tables
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, Refused
+from holdfast.runtime.envelopes import recording
 from holdfast.runtime.envelopes.script import Arrive, CallVerb, Decide, Edit, Elapse, Input
 from holdfast.runtime.envelopes.simulated import Interrupt, Simulation
 from holdfast.runtime.envelopes.simulation import simulate
@@ -237,3 +238,19 @@ def test_the_command_refuses_what_is_no_input(tmp_path: Path, options: tuple[str
 def test_a_template_is_printed_to_begin_with() -> None:
     done = CliRunner().invoke(app, ["contracts", "new", "--template", "fast_track"])
     assert (done.exit_code, done.output) == (0, read_template("fast_track"))
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_STEPS", 4), ("MOST_BYTES", 100)])
+def test_a_simulation_of_too_many_steps_or_bytes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    assert run(patch(ONE), SUBMIT, Decide(node="ann")).status == "completed"
+    monkeypatch.setattr(recording, limit, most)
+    with pytest.raises(Refused, match="The simulation has more than") as refused:
+        run(patch(ONE), SUBMIT, Decide(node="ann"))
+    assert refused.value.code == "SIMULATION_TOO_LARGE"
+
+
+def test_no_time_passes_beyond_the_calendar() -> None:
+    with pytest.raises(Refused, match="the years that there are"):
+        run(patch(ONE), Elapse(seconds=1e300), SUBMIT)

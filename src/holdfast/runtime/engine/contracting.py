@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from holdfast.doors.envelope.decision_tables.model import TableDefinition
@@ -12,14 +13,28 @@ from holdfast.doors.envelope.lowering import graph_name
 from holdfast.doors.envelope.model import ContractDefinition, PatchDefinition
 from holdfast.doors.envelope.reading.load import require_contract, require_patch, require_table
 from holdfast.errors import Refused
+from holdfast.graph.difference.model import Difference
 from holdfast.runtime.engine.reading import Reading
 from holdfast.runtime.envelopes import contracts, drafts, patches, rebase, tables
 from holdfast.runtime.envelopes.contracts import ContractDocument, PublishedContract
 from holdfast.runtime.envelopes.drafts import Draft
 from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
 from holdfast.runtime.envelopes.rebase import Rebased
+from holdfast.runtime.envelopes.script import Input
+from holdfast.runtime.envelopes.sides import (
+    DRAFT,
+    ENVELOPE,
+    After,
+    Before,
+    Sides,
+    check_side,
+    read_graph,
+    read_sides,
+)
+from holdfast.runtime.envelopes.simulated import Simulation
+from holdfast.runtime.envelopes.simulation import simulate
 from holdfast.runtime.envelopes.tables import PublishedTable, TableDocument
-from holdfast.runtime.validation import check_flag, check_text, check_version
+from holdfast.runtime.validation import check_flag, check_moment, check_text, check_version
 from holdfast.store.contracts import (
     LAST,
     NEWEST,
@@ -75,6 +90,47 @@ class Contracting(Reading):
         check_text(type, "type of documents")
         check_version(version, "version of the patch")
         return await patches.effective(self._opened(), self.org, type, version)
+
+    async def contract_difference(self, type: str, before: Before, after: After) -> Difference:
+        """Compare two graphs of a type: from the contract alone or a version of the patch to a version or the draft."""
+        sides = await self._sides(type, before, after)
+        return await asyncio.to_thread(sides.difference)
+
+    async def contract_difference_page(self, type: str, before: Before, after: After) -> str:
+        """Compare two graphs of a type, as a page of HTML with a drawing of each side."""
+        sides = await self._sides(type, before, after)
+        return await asyncio.to_thread(sides.page)
+
+    async def _sides(self, type: str, before: Before, after: After) -> Sides:
+        check_text(type, "type of documents")
+        check_side(before, "version of the patch before", ENVELOPE)
+        check_side(after, "version of the patch after", DRAFT)
+        return await read_sides(self._opened(), self.org, type, before, after)
+
+    async def simulate_document(
+        self,
+        type: str,
+        document: Mapping[str, Any],
+        script: Iterable[Input] = (),
+        *,
+        version: After | None = None,
+        now: datetime | None = None,
+        settings: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, dict[str, Any]] | None = None,
+        failing: Mapping[str, str] | None = None,
+    ) -> Simulation:
+        """Send a document through the graph in force, that of a patch's version, or that of the draft, in memory.
+
+        `settings` are those of the organisation. Nothing is stored, no effect is delivered.
+        """
+        check_text(type, "type of documents")
+        check_side(version, "version of the patch", DRAFT)
+        check_moment(now, "time")
+        graph = await read_graph(self._opened(), self.org, type, version)
+        given = [*script]
+        return await asyncio.to_thread(
+            simulate, graph, document, given, now=now, org=settings, outputs=outputs, failing=failing
+        )
 
     # --- decision tables ---------------------------------------------------------------------------------------------
 

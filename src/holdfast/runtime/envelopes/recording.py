@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +15,17 @@ from holdfast.core.model.ids import FORWARD
 from holdfast.core.model.program import Program
 from holdfast.core.model.signals import Actor
 from holdfast.core.model.timestamps import to_datetime
+from holdfast.errors import Refused
 from holdfast.runtime.envelopes.simulated import Interrupt, Outlook, Question, Reason, Visit
+
+MOST_STEPS: Final = 10_000
+MOST_BYTES: Final = 16 * 1024 * 1024  # of outputs, and of the values that expressions read
+
+
+class TooLong(Refused):
+    """Refusal: the simulation has too many steps, or is too large. Nothing of it is returned."""
+
+    code = "SIMULATION_TOO_LARGE"
 
 
 class Recording:
@@ -27,6 +37,7 @@ class Recording:
         self.questions: dict[bytes, Question] = {}
         self.outlooks: list[Outlook] = []
         self.error: str | None = None
+        self.size = 0
 
     @property
     def path(self) -> tuple[Visit | Interrupt, ...]:
@@ -35,6 +46,7 @@ class Recording:
     def take(self, decision: Decision, now: int, actor: Actor, found: Stance | None) -> None:
         at = to_datetime(now)
         rows = [(row.ordinal, row) for row in (*decision.opened, *decision.closed)]
+        self._count([row for _, row in rows])
         for _, row in sorted(rows, key=lambda each: each[0]):
             if isinstance(row, Opened):
                 self._opened(row, at)
@@ -49,6 +61,15 @@ class Recording:
             self.outlooks.append(Outlook(since=at, stance=found))
         if decision.error is not None:
             self.error = msgspec.json.decode(decision.error).get("code")
+
+    def _count(self, rows: list[Opened | Closed]) -> None:
+        """Refuse a simulation of too many steps or bytes: a short script may repeat a long way again and again."""
+        self.size += sum(len(row.closing or b"") + len(row.output or b"") for row in rows)
+        if len(self.steps) > MOST_STEPS or len(self.outlooks) > MOST_STEPS or self.size > MOST_BYTES:
+            raise TooLong(
+                f"The simulation has more than {MOST_STEPS} steps, or more than {MOST_BYTES} bytes.",
+                hint="Shorten the script, or send a smaller document.",
+            )
 
     def _opened(self, row: Opened, at: datetime) -> None:
         if row.kind == FORWARD:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.documents.stance import Stance
+from holdfast.runtime.envelopes.script import Input
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,7 +21,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     edges: tuple[str, ...] = ()  # that it let the token take
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="visit", tag_field="step"):
     """A visit of a node."""
 
     node: str
@@ -34,7 +35,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
-class Interrupt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Interrupt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="interrupt", tag_field="step"):
     """A verb or an amendment that ended everything under way."""
 
     at: datetime
@@ -66,7 +67,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to an input of the script: it was applied, or refused with a code and a sentence."""
 
-    input: Any
+    input: Input
     at: datetime
     applied: bool = True
     code: str | None = None

@@ -21,6 +21,7 @@ from holdfast.graph.compiled import Compiled
 from holdfast.graph.envelope import state_id
 from holdfast.graph.windows import LOCKED
 from holdfast.payloads import encode
+from holdfast.runtime.envelopes.recording import TooLong
 from holdfast.runtime.envelopes.script import Arrive, CallVerb, Decide, Edit, Elapse, Input
 from holdfast.runtime.envelopes.simulated import Answer, Simulation
 from holdfast.runtime.envelopes.world import Outside, World, is_called, new_instance
@@ -42,9 +43,16 @@ def simulate(
     fail. A refused input is among the `answers` with its code; the rest of the script follows.
     """
     run = _Run(effective, dict(document), Outside(dict(org or {}), dict(outputs or {}), dict(failing or {})), now)
-    run.start()
-    for given in script:
-        run.answer(given)
+    try:
+        run.start()
+        for given in script:
+            run.answer(given)
+    except OverflowError:
+        raise Refused(
+            "The simulation leaves the years that there are.",
+            code="INPUT_INVALID",
+            hint="Begin it earlier, or let less time pass.",
+        ) from None
     return run.result()
 
 
@@ -59,6 +67,8 @@ class _Run(World):
         at = to_datetime(self.now)
         try:
             self.perform(given)
+        except TooLong:
+            raise
         except HoldfastError as error:
             refused = Answer(input=given, at=at, applied=False, code=error.code, message=error.message)
             self.answers.append(refused)

@@ -1,9 +1,9 @@
-"""`holdfast contracts diff`: compare two files of a contract and a patch, with no database."""
+"""`holdfast contracts diff`: compare two files of a contract and a patch with no database, or two published graphs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import typer
@@ -11,6 +11,7 @@ import typer
 from holdfast.cli.commands.validate import FAILED, read_files, tell
 from holdfast.cli.render.output import show_json, show_text
 from holdfast.cli.render.pages import write_page
+from holdfast.cli.target import anywhere, place
 from holdfast.doors.envelope import ContractDefinition, ContractFile, PatchDefinition
 from holdfast.doors.envelope.decision_tables.building import pin_table
 from holdfast.doors.envelope.effective import compile_effective, compile_envelope
@@ -18,28 +19,77 @@ from holdfast.doors.envelope.tables import Tables
 from holdfast.errors import DefinitionError
 from holdfast.graph.compiled import Compiled
 from holdfast.graph.difference.compare import difference
+from holdfast.graph.difference.model import Difference
+from holdfast.runtime.envelopes.sides import DRAFT, ENVELOPE, After, Before, check_side
 from holdfast.views.difference_page import difference_page
 from holdfast.views.difference_text import difference_text
+from holdfast.views.difference_words import names_of
+
+MOST_DIGITS: Final = 10  # of a version
 
 
+@anywhere
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A file of a contract, with a patch or without.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same; without a contract it takes the other's.")],
+    before: Annotated[
+        str, typer.Argument(metavar="BEFORE|TYPE", help="A file of a contract, with a patch or without; or a type.")
+    ],
+    after: Annotated[
+        Path | None, typer.Argument(metavar="AFTER", help="The same; without a contract it takes the other's.")
+    ] = None,
+    first: Annotated[
+        str | None, typer.Option("--from", metavar="envelope|VERSION", help="Of a type: the graph before.")
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option("--to", metavar="VERSION|draft", help="Of a type: the graph after.")
+    ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page of HTML with both drawings.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare two files: the changes of the contract and of each slot. No database is needed."""
-    first, second = _compiled(_read(before), _read(after))
-    names = (str(before), str(after))
-    found = difference(first, second)
+    """Compare two files, with no database; or with --from and --to two published versions of a type."""
+    if first is None and second is None:
+        if after is None:
+            raise typer.BadParameter("Name two files, or a type with --from and --to.")
+        told = _of_files(Path(before), after, wants_page=html is not None)
+    elif first is None or second is None or after is not None or Path(before).is_file():
+        raise typer.BadParameter("--from and --to belong together, and to a type instead of files.")
+    else:
+        told = _of_type(before, first, second, wants_page=html is not None)
     if html is not None:
-        write_page(html, difference_page(first, second, names))
+        write_page(html, told.page)
     if json:
-        show_json(msgspec.to_builtins(found))
+        show_json(msgspec.to_builtins(told.found))
     elif html is None:
-        show_text(difference_text(found, names).rstrip("\n"))
+        show_text(difference_text(told.found, told.names).rstrip("\n"))
+
+
+class _Told(msgspec.Struct, frozen=True):
+    found: Difference
+    names: tuple[str, str]
+    page: str  # empty if it was not asked for
+
+
+def _of_files(before: Path, after: Path, *, wants_page: bool) -> _Told:
+    first, second = _compiled(_read(before), _read(after))
+    names = str(before), str(after)
+    page = difference_page(first, second, names) if wants_page else ""
+    return _Told(difference(first, second), names, page)
+
+
+def _of_type(type: str, first: str, second: str, *, wants_page: bool) -> _Told:
+    before, after = cast("Before", read_side(first)), cast("After", read_side(second))
+    check_side(before, "--from", ENVELOPE)
+    check_side(after, "--to", DRAFT)
+    with place() as engine:
+        found = engine.contract_difference(type, before, after)
+        page = engine.contract_difference_page(type, before, after) if wants_page else ""
+    return _Told(found, names_of(found, is_draft=after == DRAFT), page)
+
+
+def read_side(text: str) -> int | str:
+    """Read a version; anything else is a word."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else text
 
 
 class _Written(msgspec.Struct, frozen=True):

@@ -1,20 +1,23 @@
-"""`holdfast contracts simulate`: the way of a document through a file's contract, patch and tables, in memory."""
+"""`holdfast contracts simulate`: the way of a document through a contract and a patch, of a file or published."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import msgspec
 import typer
 
+from holdfast.cli.commands.contracts.diff import read_side
 from holdfast.cli.json_args import read_list, read_object
 from holdfast.cli.render.output import say, show_json
+from holdfast.cli.target import anywhere, place
 from holdfast.doors.durations import read_duration
 from holdfast.doors.envelope import load_contracts
 from holdfast.errors import Refused
 from holdfast.runtime.envelopes.files import compile_file
 from holdfast.runtime.envelopes.script import Arrive, CallVerb, Decide, Edit, Elapse, Input
+from holdfast.runtime.envelopes.sides import DRAFT, After, check_side
 from holdfast.runtime.envelopes.simulation import simulate as run_simulation
 
 FAILED: Final = 1
@@ -22,8 +25,11 @@ DECISIONS: Final = ("approved", "rejected")
 _HINT: Final = "Write a verb, NODE=approved, NODE=rejected, edit={…}, event=NAME, event=NAME:KEY or wait=3d."
 
 
+@anywhere
 def simulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file with a contract, a patch and tables.")],
+    target: Annotated[
+        str, typer.Argument(metavar="FILE|TYPE", help="A file with a contract, a patch and tables; a published type.")
+    ],
     document: Annotated[str, typer.Option(metavar="JSON", help="The document's fields, or @FILE.")] = "{}",
     do: Annotated[
         list[str] | None, typer.Option("--do", metavar="INPUT", help=f"What happens, in order. {_HINT}")
@@ -31,6 +37,10 @@ def simulate(
     script: Annotated[str | None, typer.Option(metavar="JSON", help="The same as a list of objects, or @FILE.")] = None,
     type: Annotated[str | None, typer.Option(help="The type of the documents, if the file has several.")] = None,
     org: Annotated[str | None, typer.Option(metavar="JSON", help="The settings of the organisation.")] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION|draft", help="Of the published patch, or its draft; else the graph in force."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Send a document through a contract and its patch in memory, and tell its way: each step, and why it was taken.
@@ -39,13 +49,19 @@ def simulate(
     """
     hint = "Write the fields as a JSON object."
     inputs = [*_script(script), *(read_input(text) for text in do or ())]
-    read = load_contracts(file.read_text(encoding="utf-8"), name=str(file))
-    found = run_simulation(
-        compile_file(read, type=type),
-        read_object(document, "--document", hint) or {},
-        inputs,
-        org=read_object(org, "--org", hint),
-    )
+    fields, settings = read_object(document, "--document", hint) or {}, read_object(org, "--org", hint)
+    file, side = Path(target), None if version is None else cast("After", read_side(version))
+    check_side(side, "--version", DRAFT)
+    if file.is_file():
+        if version is not None:
+            raise typer.BadParameter("--version belongs to a published type: a file has one version.")
+        read = load_contracts(file.read_text(encoding="utf-8"), name=target)
+        found = run_simulation(compile_file(read, type=type), fields, inputs, org=settings)
+    else:
+        if type is not None:
+            raise typer.BadParameter("--type belongs to a file with several contracts.")
+        with place() as engine:
+            found = engine.simulate_document(target, fields, inputs, version=side, settings=settings)
     if json:
         show_json(msgspec.to_builtins(found))
     else:
