@@ -90,6 +90,7 @@ async def list_contract_versions(
     listing = Listing(engine.org, "contract versions", type=type)
     before = listing.place(cursor, int)
     found = await engine.contract_versions(type, before=before, limit=limit + 1)
+    await _require_known(engine, type, found)
     page, last = shown_of(found, limit)
     items = [ContractVersionView.of(one) for one in page]
     return Listed(items=items, next=listing.cursor_behind(last and last.version))
@@ -155,6 +156,7 @@ async def list_contract_events(
     """What was done with contract, draft and patch of a type, by whom and why; the last first."""
     listing = Listing(engine.org, "contract events", type=type)
     found = await engine.contract_events(type, before=listing.place(cursor, int), limit=limit + 1)
+    await _require_known(engine, type, found)
     page, last = shown_of(found, limit)
     return Listed(items=[ContractEventView.of(one) for one in page], next=listing.cursor_behind(last and last.id))
 
@@ -244,6 +246,7 @@ async def list_patches(
     """The tenant's patches for a type, newest first."""
     listing = Listing(engine.org, "patches", type=type)
     found = await engine.patches(type, before=listing.place(cursor, int), limit=limit + 1)
+    await _require_known(engine, type, found)
     page, last = shown_of(found, limit)
     items = [PatchVersionView.of(one) for one in page]
     return Listed(items=items, next=listing.cursor_behind(last and last.version))
@@ -290,6 +293,12 @@ async def rebase_patch(
     """Bring the tenant's patch to a version of the contract, or tell why it does not fit; then it stays as it is."""
     told = await engine.rebase(type, wish.to_version, by=identity.subject, reason=wish.reason, dry_run=wish.dry_run)
     return RebaseAnswer(patches=[RebaseView.of(one) for one in told])
+
+
+async def _require_known(engine: TenantEngine, type: str, found: list[Any]) -> None:
+    """Refuse an empty list of a type that there is no contract for."""
+    if not found:
+        await engine.contract(type)
 
 
 def _require_same(type: str, patch: dict[str, Any]) -> None:
