@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.envelopes.drafts import Draft
     from holdfast.runtime.envelopes.patches import EffectiveDocument, PatchDocument, PublishedPatch
     from holdfast.runtime.envelopes.rebase import Rebased
+    from holdfast.runtime.envelopes.script import Arrive, CallVerb, Decide, Edit, Elapse
     from holdfast.runtime.envelopes.simulated import Simulation
     from holdfast.runtime.envelopes.tables import PublishedTable, TableDocument
     from holdfast.runtime.hooks.audit import Audit
@@ -89,8 +90,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activity",
+    "Arrive",
     "Audit",
     "Branch",
+    "CallVerb",
     "Caller",
     "Client",
     "Consumer",
@@ -103,6 +106,7 @@ __all__ = [
     "ContractEvent",
     "ContractVersion",
     "DeadLetter",
+    "Decide",
     "DecisionTable",
     "Delivery",
     "DeliveryPage",
@@ -110,11 +114,13 @@ __all__ = [
     "Difference",
     "DoNotRetry",
     "Draft",
+    "Edit",
     "Effect",
     "EffectFailed",
     "EffectOptions",
     "EffectPage",
     "EffectiveDocument",
+    "Elapse",
     "Engine",
     "Event",
     "Fill",
@@ -276,6 +282,11 @@ _HOMES = {
     "Retry": "holdfast.doors.saga.values",
     "Runtime": "holdfast.store.reads.runtimes",
     "Simulation": "holdfast.runtime.envelopes.simulated",
+    "Elapse": "holdfast.runtime.envelopes.script",
+    "Edit": "holdfast.runtime.envelopes.script",
+    "Decide": "holdfast.runtime.envelopes.script",
+    "CallVerb": "holdfast.runtime.envelopes.script",
+    "Arrive": "holdfast.runtime.envelopes.script",
     "Standing": "holdfast.runtime.people.standing",
     "Stats": "holdfast.runtime.telemetry.metrics",
     "Step": "holdfast.store.reads.instances",

@@ -11,7 +11,7 @@ import pytest
 from attackers import ATTACKERS, Db
 from msgspec.structs import replace
 
-from holdfast import DecisionTable, Engine, load_contracts
+from holdfast import CallVerb, DecisionTable, Engine, load_contracts
 from holdfast.doors.envelope import ContractFile, TableDefinition
 from holdfast.errors import Conflict, DefinitionError, HoldfastError
 from holdfast.runtime.envelopes.templates import read_template
@@ -278,3 +278,17 @@ async def test_a_table_altered_with_the_guards_switched_off_is_not_taken(
         owner.execute("alter table holdfast.decision_tables enable trigger user")
     for attempt in (engine.table("invoice_limits"), engine.check_patch(file.patches[0])):
         assert (await refusal(attempt)).code == "WORKFLOW_HASH_MISMATCH"
+
+
+# --- drafts -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_draft_with_a_rule_is_compared_and_simulated(engine: Engine, file: ContractFile) -> None:
+    await engine.publish_contract(file.contracts[0], by="ann")
+    await engine.publish_table(limits(), by="ann")
+    await engine.save_patch_draft(file.patches[0], by="ann")
+    found = await engine.contract_difference("invoice", "envelope", "draft")
+    assert [slot.name for slot in found.slots] == ["review"]
+    small = {"total": 100, "vendor": "v9", "approver": "eva"}
+    done = await engine.simulate_document("invoice", small, [CallVerb(verb="submit")], version="draft")
+    assert done.state == "active"
