@@ -49,6 +49,8 @@ def named(id: str) -> PatchDefinition:
 ENTERED = slot("both:split a b met:join", "in>both both>a both>b a>met b>met met>out")
 OFTEN = slot("a b:approval", "in>a a>b b>out:approved", edge("a>b", when="entity.total > 5", priority=1))
 
+OPEN = slot("both:split a b", "in>both both>a both>b a>out b>out")
+
 # code, place, patch
 CASES: list[tuple[str, str, PatchDefinition]] = [
     ("PATCH_CONTRACT_FOREIGN", "contract", patch(contract="order")),
@@ -164,6 +166,7 @@ CASES: list[tuple[str, str, PatchDefinition]] = [
         patch(replace(ENTERED, nodes=(*ENTERED.nodes[:3], step("met", "join", mode="most")))),
     ),
     ("BAD_FORM", "slots.review.nodes.it.form.type", one_step("approval", "approved", form={"type": 5})),
+    ("SLOT_SPLIT_OPEN", "slots.book.nodes.both", patch(book=OPEN)),
     ("GATE_UNDERAPPROVED", "slots.review", patch(OFTEN)),
 ]
 ONLY_WITH_APPROVALS = {"GATE_UNDERAPPROVED"}

@@ -21,10 +21,10 @@ from holdfast.graph.checks.check import check_normalised, normalised
 from holdfast.graph.compile import assemble, compile_graph
 from holdfast.graph.compiled import Compiled, sealed
 from holdfast.graph.diagnostics import Diagnostic
-from holdfast.graph.envelope import EffectiveConfig, EnvelopeConfig, PatchRef
+from holdfast.graph.envelope import SYSTEM, EffectiveConfig, EnvelopeConfig, PatchRef
 from holdfast.graph.integrity import prove, require_integrity
 from holdfast.graph.model import Graph, dump_struct
-from holdfast.graph.scopes import find_scopes
+from holdfast.graph.scopes import Scopes, find_scopes
 from holdfast.graph.topology import read_topology
 from holdfast.graph.weaving import parts_of, weave
 
@@ -86,7 +86,11 @@ def _check(
         _add(findings, found, origins)
     if not findings.errors:
         topology = read_topology(graph)
-        for lack in find_lacks(topology, find_scopes(topology)):
+        scopes = find_scopes(topology)
+        for split in _open_splits(scopes):
+            message = f"Its branches leave the slot without meeting, so {split.rpartition(':')[2]!r} would never end."
+            findings.add("SLOT_SPLIT_OPEN", origins.find(f"nodes.{split}"), message)
+        for lack in find_lacks(topology, scopes):
             _add_lack(findings, lack)
     return findings.in_order(), Woven(graph, woven.config)
 
@@ -160,6 +164,12 @@ def _add(findings: Findings, found: Diagnostic, origins: _Origins) -> None:
     place = origins.find(found.place)
     if place.path or found.severity == "error":
         findings.add(found.code, place, found.message, hint=found.hint, severity=found.severity)
+
+
+def _open_splits(scopes: Scopes) -> list[str]:
+    """Find the splits that nodes of the envelope would be inside of: no join closes them within their slot."""
+    found = {split for node, split in scopes.inside.items() if node.startswith(SYSTEM) and split is not None}
+    return sorted(found)
 
 
 def _add_lack(findings: Findings, lack: Lack) -> None:

@@ -17,6 +17,7 @@ MOST_FINDINGS: Final = 1000
 MOST_GUESSES: Final = 100
 
 REMEDIES: Final[dict[str, str]] = {
+    "SLOT_SPLIT_OPEN": "Lead every branch to a join, and the join to the port.",
     "GATE_UNDERAPPROVED": "Put more approvals on that way; of branches that wait for any, only one is sure.",
     "PATCH_ACTION_UNKNOWN": "Name an action of the contract.",
     "PATCH_BASE_UNKNOWN": "Write the version of the contract that the patch is made for.",
