@@ -8,7 +8,8 @@ import pytest
 from api_flows import get, operator, post, publish_flows, register_handlers, start
 from http_server import Served
 
-from holdfast import Machine
+from holdfast import Contract, Machine
+from holdfast.doors.envelope.written import contract_data
 from holdfast.server.http import pages
 
 pytestmark = pytest.mark.anyio
@@ -44,10 +45,16 @@ async def test_every_list_gives_everything_however_small_its_pages(
     started = [(await start(client, input={"n": n, "text": "x" * 5_000}))["id"] for n in range(STARTS)]
     await server.engine.drain()
     await _tell(server, started[0])
+    for version in (1, 2):
+        contract = Contract("invoice", version).state("draft").state("paid", ends=True).verb("pay", "draft", "paid")
+        await post(client, "contracts", body={"contract": contract_data(contract.build())})
     lists = _lists(server, started[0])
     whole = {path: _lasting((await get(client, path, **filters))["items"]) for path, filters in lists.items()}
     several = {path for path, items in whole.items() if len(items) > 1}
-    of_one = {f"instances/{started[0]}/{what}" for what in ("events", "activities")}
+    of_one = {f"instances/{started[0]}/{what}" for what in ("events", "activities")} | {
+        "contracts/invoice/versions",
+        "contracts/invoice/events",
+    }
     told = {"machines", "consumers", "consumers/decision/deliveries", "notices"}
     assert several >= {"instances", "tasks", "definitions", *of_one, *told}
     monkeypatch.setattr(pages, "MOST_BYTES", 1)
@@ -95,7 +102,7 @@ def _lists(server: Served, instance: str) -> dict[str, dict[str, str]]:
     }
     found = {path.removeprefix("/api/v1/") for path in with_cursor}
     assert {"instances", "tasks", "effects", "dead-letters", "definitions"} <= found, found
-    known = {"{instance_id}": instance, "{name}": "decision"}
+    known = {"{instance_id}": instance, "{name}": "decision", "{type}": "invoice"}
     filled = {path: path for path in found if "{task_id}" not in path}
     for name, value in known.items():
         filled = {path: text.replace(name, value) for path, text in filled.items()}

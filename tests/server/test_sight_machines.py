@@ -167,7 +167,9 @@ async def test_notices_that_name_a_state_are_for_those_who_see_it(case: Served) 
 
 async def test_there_is_no_route_about_something_that_is_not_tried(case: Served) -> None:
     """Definitions are the tenant's; whatever else a path names has its door in this file or in that of sight."""
-    prefixes = "/api/v1/machines/", "/api/v1/consumers/", "/api/v1/definitions/", "/ui/workflows/{workflow_id}/start"
+    machines = "/api/v1/machines/", "/api/v1/consumers/"
+    definitions = "/api/v1/definitions/", "/api/v1/contracts/", "/api/v1/rule-tables/"
+    prefixes = *machines, *definitions, "/ui/workflows/{workflow_id}/start"
     others = [
         route.path
         for route in case.app.routes
